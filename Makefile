@@ -1,0 +1,44 @@
+# Every target sets itself up: a virtual environment in .venv from pinned constraints.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
+export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
+
+.PHONY: help demo test lint bench paper clean
+
+help:
+	@echo "make demo    see the method work on real classifiers"
+	@echo "make test    run the tests"
+	@echo "make lint    check style, types and layers"
+	@echo "make bench   measure speed and memory, write docs/performance.md"
+	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
+
+# The stamp is newer than what it was made from, or everything is installed again.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Posterity needs Python 3.11 or newer; set PYTHON=…"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,plots,dev]'
+	@touch $@
+
+demo: $(VENV)/.installed
+	@$(BIN)/posterity demo
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.speed --recordings $(POSTERITY_RECORDINGS)
+
+paper: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.paper --recordings $(POSTERITY_RECORDINGS)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,37 @@
+"""Keep a dataset's stored predictions up to date as models improve.
+
+Families are namespaces (``rules.CostRatio``, ``selectors.Entropy``); the nouns used most are here.
+"""
+
+from posterity import beliefs, confusion, metrics, priors, replay, rules, selectors, votes
+from posterity.beliefs import Beliefs
+from posterity.budget import Budget
+from posterity.classes import Classes, ClassMap
+from posterity.confusion import Confusion
+from posterity.errors import PosterityError
+from posterity.replay import Recording
+from posterity.rules import CostRatio
+from posterity.votes import SoftVotes
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Beliefs",
+    "Budget",
+    "ClassMap",
+    "Classes",
+    "Confusion",
+    "CostRatio",
+    "PosterityError",
+    "Recording",
+    "SoftVotes",
+    "__version__",
+    "beliefs",
+    "confusion",
+    "metrics",
+    "priors",
+    "replay",
+    "rules",
+    "selectors",
+    "votes",
+]

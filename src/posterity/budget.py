@@ -1,0 +1,73 @@
+"""Budgets: how many evaluations a step may spend."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+from posterity.errors import InvalidParameter
+
+_ALLOWED = "a count ≥ 0 (100), a fraction from 0 to 1 (0.1) or a percentage from 0% to 100% ('10%')"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many evaluations a step may spend: a count, or a fraction of the eligible items.
+
+    Integers are counts, floats up to 1 are fractions, ``"10%"`` is a percentage; the same in
+    Python and on the command line (there ``1`` is one evaluation and ``1.0`` is everything).
+
+    >>> Budget.of("10%").evaluations(25_000)
+    2500
+    >>> Budget.of(100).evaluations(60)
+    60
+    >>> print(Budget.of(0.15))
+    15%
+    """
+
+    count: int | None = None
+    fraction: float | None = None
+
+    @classmethod
+    def of(cls, given: Budget | float | str) -> Budget:
+        """Read a budget as a user writes it."""
+        if isinstance(given, Budget):
+            return given
+        amount: float | int | str = given
+        if isinstance(given, str):
+            amount = _read(given)
+        if isinstance(amount, Integral) and not isinstance(amount, bool) and amount >= 0:
+            return cls(count=int(amount))
+        is_fraction = isinstance(amount, Real) and not isinstance(amount, (Integral, bool))
+        if is_fraction and 0 <= float(amount) <= 1:
+            return cls(fraction=float(amount))
+        raise InvalidParameter.of("budget", _ALLOWED, given)
+
+    def evaluations(self, eligible: int) -> int:
+        """B = floor(f·N + ½) for a fraction f of N eligible items; never more than N."""
+        if self.fraction is not None:
+            return min(eligible, math.floor(self.fraction * eligible + 0.5))
+        return min(eligible, self.count or 0)
+
+    def share(self, items: int) -> float:
+        """The budget as a fraction of ``items``."""
+        if self.fraction is not None:
+            return self.fraction
+        return (self.count or 0) / items
+
+    def __str__(self) -> str:
+        return f"{self.fraction * 100:g}%" if self.fraction is not None else str(self.count)
+
+
+EVERYTHING = Budget(fraction=1.0)
+
+
+def _read(text: str) -> float | int | str:
+    stripped = text.strip()
+    try:
+        if stripped.endswith("%"):
+            return float(stripped[:-1]) / 100
+        return int(stripped) if stripped.lstrip("+-").isdigit() else float(stripped)
+    except ValueError:
+        return text

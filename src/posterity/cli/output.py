@@ -1,0 +1,58 @@
+"""What all commands print with: tables that fit, progress only for people, JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from posterity.replay.experiment import Progress as Report
+from posterity.replay.table import SHED_FIRST, table
+
+PIPED_WIDTH = 200
+
+
+def console() -> Console:
+    """Standard output; wide when piped, so that nothing is folded for a file or another program."""
+    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document; NaN is refused because JSON has none."""
+    click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1))
+
+
+def print_results(rows: Sequence[dict[str, Any]]) -> None:
+    """Replay results as a table, shedding the least important columns on a narrow terminal."""
+    out = console()
+    for shed in range(len(SHED_FIRST) + 1):
+        fitted: Table = table(rows, without=SHED_FIRST[:shed])
+        if Measurement.get(out, out.options, fitted).maximum <= out.width:
+            break
+    out.print(fitted)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Report | None]:
+    """A bar on a terminal, nothing when the output is piped."""
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        yield None
+        return
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("steps"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

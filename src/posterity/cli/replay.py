@@ -1,0 +1,199 @@
+"""``posterity replay``: measure what the method would have done on recorded predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from posterity.cli.output import print_json, print_results, progress_bar
+from posterity.errors import InvalidParameter
+from posterity.replay import Recording, run
+from posterity.replay.experiment import (
+    BELIEFS,
+    DEFAULT_BUDGET,
+    DEFAULT_CONFUSION,
+    DEFAULT_RULE,
+    DEFAULT_SELECTOR,
+    VOTES,
+)
+from posterity.replay.importers import IMPORTERS, import_recordings
+from posterity.specs import split_list
+
+
+@click.command(short_help="Measure on recorded predictions.")
+@click.argument("paths", nargs=-1, required=True, metavar="RECORDING | DIR OUT")
+@click.option("--models", metavar="A,B,C", help="Models in their order of arrival. [default: all]")
+@click.option(
+    "--beliefs",
+    default=BELIEFS[0],
+    show_default=True,
+    help="plain: the paper's product of likelihoods.",
+)
+@click.option(
+    "--confusion",
+    default=DEFAULT_CONFUSION,
+    show_default=True,
+    metavar="LIST",
+    help="How confusions are estimated: diagonal, full.",
+)
+@click.option(
+    "--selector",
+    default=DEFAULT_SELECTOR,
+    show_default=True,
+    metavar="LIST",
+    help="Which items a model looks at: entropy, random[:SEED], everything.",
+)
+@click.option(
+    "--budgets",
+    default=DEFAULT_BUDGET,
+    show_default=True,
+    metavar="LIST",
+    help="Evaluations per step: 10% or 0.1 of the eligible items, 500 is a count.",
+)
+@click.option(
+    "--rules",
+    default=DEFAULT_RULE,
+    show_default=True,
+    metavar="LIST",
+    help="replace, majority-vote, max-belief, max-belief-min-entropy,"
+    " cost-ratio:C[,neutral=C0], oracle.",
+)
+@click.option(
+    "--split",
+    metavar="F",
+    help="Labelled share of the recording; 1: everything is both; is_source: the recording's own"
+    " mask. [default: is_source if recorded, else 0.5]",
+)
+@click.option("--source", metavar="FILE", help="Take the labelled set from another recording.")
+@click.option(
+    "--votes", default=VOTES[0], show_default=True, help="hard or soft (class probabilities)."
+)
+@click.option(
+    "--prior",
+    default="uniform",
+    show_default=True,
+    metavar="P",
+    help="uniform, labelled (class frequencies), or a JSON or CSV file of class weights.",
+)
+@click.option(
+    "--order",
+    default="given",
+    show_default=True,
+    metavar="O",
+    help="given, improving or adversarial (by accuracy on the labelled set), random:SEED.",
+)
+@click.option("--seed", default=0, show_default=True, help="Shuffles the split, draws at random.")
+@click.option(
+    "--seeds", default=1, show_default=True, metavar="N", help="Repeat with N seeds from --seed on."
+)
+@click.option("--out", metavar="FILE", help="Write rows per run and per step as Parquet.")
+@click.option("--json", "as_json", is_flag=True, help="Print rows as JSON instead of a table.")
+@click.option(
+    "--import",
+    "repository",
+    metavar="KIND",
+    help=f"Instead of replaying, make recordings from a clone at DIR: {', '.join(IMPORTERS)}.",
+)
+@click.option("--set", "test_set", metavar="NAME", help="With --import: only this test set.")
+@click.option(
+    "--truth", metavar="FILE", help="With --import: .npy of class codes where the clone has none."
+)
+def replay(
+    paths: tuple[str, ...],
+    models: str | None,
+    beliefs: str,
+    confusion: str,
+    selector: str,
+    budgets: str,
+    rules: str,
+    split: str | None,
+    source: str | None,
+    votes: str,
+    prior: str,
+    order: str,
+    seed: int,
+    seeds: int,
+    out: str | None,
+    as_json: bool,
+    repository: str | None,
+    test_set: str | None,
+    truth: str | None,
+) -> None:
+    """Walk a sequence of models over RECORDING and score what the method would have done.
+
+    A recording (.npz) holds the votes of several models on the same items, with the truth. Part
+    of it serves as labelled set; on the rest the models arrive one after the other, and the truth
+    is used for scoring alone. LISTs are separated by commas; every combination is one run.
+
+    \b
+    A full backfill against ten per cent of it:
+      posterity replay rec.npz --budgets 10%,100% --rules replace,cost-ratio:10
+    The paper's table on its own models:
+      posterity replay imagenet.npz --models alexnet,vgg11,resnet50 --split 0.5 --seeds 5 \\
+        --confusion diagonal,full --selector entropy,random --budgets 10%,30%,100% \\
+        --rules replace,majority-vote,max-belief,cost-ratio:2,cost-ratio:10
+    Recordings from a clone of a public repository:
+      posterity replay --import imagenetv2 ImageNetV2/ recordings/
+    """
+    if repository is not None:
+        _import(repository, paths, test_set, truth, as_json=as_json)
+        return
+    if len(paths) != 1:
+        raise click.UsageError(f"Expected one RECORDING; got {len(paths)}: {', '.join(paths)}.")
+    if test_set or truth:
+        raise click.UsageError("--set and --truth go with --import.")
+    if out is not None and not Path(out).resolve().parent.is_dir():
+        # Told before an hour of walking, not after it.
+        raise InvalidParameter.of("out", "a file in a folder that exists", out)
+    recording = Recording.load(paths[0])
+    with progress_bar("Replaying") as progress:
+        results = run(
+            recording,
+            models=split_list(models) if models else None,
+            source=Recording.load(source) if source else None,
+            split=split,
+            seed=seed,
+            seeds=seeds,
+            order=order,
+            beliefs=beliefs,
+            confusion=split_list(confusion),
+            prior=prior,
+            votes=votes,
+            selector=split_list(selector),
+            budgets=split_list(budgets),
+            rules=split_list(rules),
+            progress=progress,
+        )
+    if out is not None:
+        results.write(out)
+    if as_json:
+        print_json(results.to_dict())
+    else:
+        print_results(results.rows)
+
+
+def _import(
+    kind: str, paths: tuple[str, ...], test_set: str | None, truth: str | None, *, as_json: bool
+) -> None:
+    if len(paths) != 2:
+        raise click.UsageError("--import takes two paths: the clone's folder, and where to write.")
+    imported = import_recordings(kind, paths[0], paths[1], test_set=test_set, truth=truth)
+    if as_json:
+        written = [
+            {
+                "path": str(path),
+                "items": len(made),
+                "classes": len(made.classes),
+                "models": list(made.models),
+            }
+            for path, made in imported.written.items()
+        ]
+        print_json({"written": written, "skipped": dict(imported.skipped)})
+        return
+    for path, made in imported.written.items():
+        click.echo(
+            f"{path}: {len(made):,} items, {len(made.classes)} classes, {len(made.models)} models"
+        )
+    for name, reason in imported.skipped.items():
+        click.echo(f"{name} left out: {reason}")

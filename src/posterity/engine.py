@@ -1,0 +1,126 @@
+"""One update in memory: choose the items, fold their votes, decide their labels.
+
+    rows = choose(shard, selector=…, budget=…, eligible=…, step=t)     nothing spent yet
+    votes = the model's, for these rows
+    decisions = update(shard, rows, votes, confusion)                  one per rule
+
+Rules never touch beliefs, so one shard carries the labels of any number of rules: the votes are
+folded once and every rule decides on the same beliefs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from posterity._arrays import ArrayLike, Codes, Floats, Mask, Rows
+from posterity.beliefs import Beliefs
+from posterity.budget import Budget
+from posterity.confusion import Confusion
+from posterity.rules import Evidence, Oracle, Rule, decide
+from posterity.selectors import Candidates, Selector
+from posterity.selectors import choose as choose_highest
+from posterity.votes import MISSING, SoftVotes, majority
+
+
+class Labels:
+    """The stored labels of a shard's items under one rule."""
+
+    def __init__(self, rule: Rule, items: int) -> None:
+        self.rule = rule
+        self.label: Codes = np.full(items, MISSING, dtype=np.int32)
+        self.belief: Floats = np.zeros(items)
+        """p(l), kept beside the label so that nothing is computed anew for untouched items."""
+
+
+class Shard:
+    """Items in memory: their beliefs, and their labels under each rule."""
+
+    def __init__(self, prior: ArrayLike, items: int, rules: Sequence[Rule]) -> None:
+        self.beliefs = Beliefs(prior, items)
+        self.labels = [Labels(rule, items) for rule in rules]
+        self.voted: Mask = np.zeros(items, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one rule did with the items evaluated in a step."""
+
+    rows: Rows
+    before: Codes
+    after: Codes
+    belief_before: Floats
+    """Belief in the label before, with the step's votes folded in."""
+    belief_after: Floats
+
+    @property
+    def flipped(self) -> Mask:
+        """Where the label changed; a first label is not a flip."""
+        changed: Mask = (self.before != MISSING) & (self.before != self.after)
+        return changed
+
+
+def choose(
+    shard: Shard,
+    *,
+    selector: Selector,
+    budget: Budget,
+    eligible: Mask,
+    step: int,
+    seed: int = 0,
+) -> Rows:
+    """The rows the arriving model should look at: within the budget, unvoted items first."""
+    evaluations = budget.evaluations(int(eligible.sum()))
+    candidates = Candidates(entropy=shard.beliefs.entropy, step=step, seed=seed)
+    score = selector.score(candidates)
+    return choose_highest(score, eligible=eligible, first=~shard.voted, evaluations=evaluations)
+
+
+def update(
+    shard: Shard,
+    rows: Rows,
+    votes: Codes | SoftVotes,
+    confusion: Confusion,
+    *,
+    truth: Codes | None = None,
+) -> list[Decision]:
+    """Fold the votes of the chosen rows into the beliefs, and let every rule decide its labels."""
+    beliefs = shard.beliefs
+    entropy_before = beliefs.entropy[rows]
+    beliefs.fold(votes, confusion, rows=rows)
+    shard.voted[rows] = True
+    shared = Evidence(
+        label=np.full(len(rows), MISSING, dtype=np.int32),
+        vote=votes.hard if isinstance(votes, SoftVotes) else votes,
+        entropy=beliefs.entropy[rows],
+        entropy_before=entropy_before,
+        majority=majority(beliefs.votes[:, rows]),
+    )
+    return [_decide(labels, beliefs, rows, shared, truth) for labels in shard.labels]
+
+
+def _decide(
+    labels: Labels, beliefs: Beliefs, rows: Rows, shared: Evidence, truth: Codes | None
+) -> Decision:
+    before = labels.label[rows]
+    best = beliefs.most_believed(rows, stored=before)
+    belief_before = beliefs.of(before, rows)
+    evidence = Evidence(
+        label=before,
+        vote=shared.vote,
+        best=best,
+        belief_best=beliefs.of(best, rows),
+        belief_label=belief_before,
+        entropy=shared.entropy,
+        entropy_before=shared.entropy_before,
+        majority=shared.majority,
+        # The truth is shown to the oracle alone, so that no other rule can lean on it.
+        truth=truth if isinstance(labels.rule, Oracle) else None,
+    )
+    after = decide(labels.rule, evidence)
+    belief_after = beliefs.of(after, rows)
+    labels.label[rows] = after
+    labels.belief[rows] = belief_after
+    return Decision(rows, before, after, belief_before, belief_after)

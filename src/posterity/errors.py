@@ -1,0 +1,103 @@
+"""Every error Posterity raises on purpose.
+
+    PosterityError                what went wrong, and a hint what to do about it
+    ├── InvalidParameter          an option or argument outside what is allowed (also a ValueError)
+    │   └── UnknownName           a rule, selector, model, … that does not exist
+    ├── InvalidData               arrays or files that cannot be used (also a ValueError)
+    │   └── InvalidRecording      a recording that cannot be read or is inconsistent
+    └── MissingExtra              an optional dependency that is not installed (also an ImportError)
+
+``kind`` is the name used in JSON; ``exit_code`` is what the command line ends with:
+2 where the call itself was wrong, 1 where what it was given could not be used.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class PosterityError(Exception):
+    """The base of all errors raised on purpose."""
+
+    kind: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}" if self.hint else self.message
+
+    def to_dict(self) -> dict[str, str | None]:
+        """The error as the object the command line prints with ``--json``."""
+        return {"kind": self.kind, "message": self.message, "hint": self.hint}
+
+
+class InvalidParameter(PosterityError, ValueError):
+    """A parameter outside what is allowed: names it, what is allowed and what was given."""
+
+    kind = "invalid-parameter"
+    exit_code = 2
+
+    @classmethod
+    def of(
+        cls, parameter: str, allowed: str, given: object, *, hint: str | None = None
+    ) -> InvalidParameter:
+        """The one sentence every parameter error uses.
+
+        >>> print(InvalidParameter.of("budget", "a count ≥ 0", -1))
+        The parameter 'budget' must be a count ≥ 0; got -1.
+        """
+        return cls(f"The parameter '{parameter}' must be {allowed}; got {given!r}.", hint=hint)
+
+
+class UnknownName(InvalidParameter):
+    """A name that stands for nothing, with the nearest names that do."""
+
+    kind = "unknown-name"
+
+    @classmethod
+    def among(cls, what: str, name: str, known: Iterable[str]) -> UnknownName:
+        """Say which names exist, and guess which one was meant.
+
+        >>> print(UnknownName.among("selector", "entrpy", ["entropy", "random"]))
+        There is no selector 'entrpy'; known are: entropy, random. Did you mean 'entropy'?
+        """
+        names = list(known)
+        near = difflib.get_close_matches(name, names, n=1)
+        shown = ", ".join(names[:20]) + (f", … ({len(names)} in all)" if len(names) > 20 else "")
+        hint = f"Did you mean {near[0]!r}?" if near else None
+        return cls(f"There is no {what} {name!r}; known are: {shown}.", hint=hint)
+
+
+class InvalidData(PosterityError, ValueError):
+    """Data that is not what it should be: names the argument and the first offender."""
+
+    kind = "invalid-data"
+
+
+class InvalidRecording(InvalidData):
+    """A recording that cannot be read or contradicts itself."""
+
+    kind = "invalid-recording"
+
+
+class MissingExtra(PosterityError, ImportError):
+    """An optional dependency that is not installed, with the line that installs it."""
+
+    kind = "missing-extra"
+
+    @classmethod
+    def of(cls, what: str, extra: str) -> MissingExtra:
+        """
+        >>> print(MissingExtra.of("The demo", "demo"))
+        The demo needs packages that are not installed. Run: pip install 'posterity[demo]'
+        """
+        return cls(
+            f"{what} needs packages that are not installed.",
+            hint=f"Run: pip install 'posterity[{extra}]'",
+        )

@@ -1,0 +1,196 @@
+"""Recordings from public repositories of model predictions, read from a clone on disk.
+
+``imagenetv2``: github.com/modestyachts/ImageNetV2, predictions of 67 models on the ImageNet
+validation set and on new test sets. ``cifar10.1``: github.com/modestyachts/CIFAR-10.1,
+predictions of 30 models on CIFAR-10 and CIFAR-10.1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posterity._arrays import Codes
+from posterity.errors import InvalidData, InvalidParameter, InvalidRecording, UnknownName
+from posterity.replay.recording import Recording
+
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import wrote, and what it had to leave out."""
+
+    written: Mapping[Path, Recording]
+    skipped: Mapping[str, str]
+    """Test set → why it was left out."""
+
+
+def import_recordings(
+    kind: str,
+    folder: str | Path,
+    out: str | Path,
+    *,
+    test_set: str | None = None,
+    truth: str | Path | None = None,
+) -> Imported:
+    """Read a clone at ``folder`` and write its recordings.
+
+    ``out`` is a folder that gets one recording per test set, or one ``.npz`` file for a single
+    test set. ``truth`` is an ``.npy`` file of class codes for a test set that comes without.
+    """
+    if kind not in IMPORTERS:
+        raise UnknownName.among("repository to import", kind, IMPORTERS)
+    root, target = Path(folder), Path(out)
+    one_file = target.suffix == ".npz"
+    sets, read = IMPORTERS[kind](root, None if truth is None else _codes(Path(truth)))
+    if test_set is not None and test_set not in sets:
+        raise UnknownName.among("test set", test_set, sets)
+    wanted = sets if test_set is None else [test_set]
+    if one_file and len(wanted) > 1:
+        raise InvalidParameter(
+            f"'{target}' is one file, but '{root}' has several test sets: {', '.join(wanted)}.",
+            hint="Choose one with --set, or give a folder.",
+        )
+    skipped: dict[str, str] = {}
+    recordings: dict[Path, Recording] = {}
+    for name in wanted:
+        try:
+            recording = read(name)
+        except _NoTruthError as reason:
+            skipped[name] = str(reason)
+            continue
+        recordings[target if one_file else target / f"{name}.npz"] = _by_accuracy(recording)
+    if not recordings:
+        told = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
+        raise InvalidData(f"Nothing could be imported from '{root}': {told}.")
+    # Written only when all could be read, so that a broken clone leaves nothing half-imported.
+    for path, recording in recordings.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        recording.save(path)
+    return Imported(recordings, skipped)
+
+
+class _NoTruthError(Exception):
+    pass
+
+
+Reader = Callable[[str], Recording]
+Importer = Callable[[Path, "Codes | None"], tuple[list[str], Reader]]
+
+
+def _imagenetv2(root: Path, truth: Codes | None) -> tuple[list[str], Reader]:
+    """data/predictions/SET/MODEL.npy (items × 5, best first) and data/datasets/SET.json."""
+    if truth is not None:
+        raise InvalidParameter("ImageNetV2 brings its own truth; leave out --truth.")
+    data = root / "data"
+    classes = sorted(
+        _json(data / "metadata" / "class_info.json"), key=lambda info: int(info["cid"])
+    )
+    names = tuple(f"{info['wnid']} {_word(info)}" for info in classes)
+    code_of = {info["wnid"]: code for code, info in enumerate(classes)}
+
+    def read(test_set: str) -> Recording:
+        images = _json(data / "datasets" / f"{test_set}.json")["image_filenames"]
+        votes = {
+            path.stem: _first_choice(_npy(path))
+            for path in sorted((data / "predictions" / test_set).glob("*.npy"))
+        }
+        known = np.array([code_of[wnid] for _, wnid in images], dtype=np.int32)
+        return _recording(test_set, names, known, votes)
+
+    return _folders(data / "predictions"), read
+
+
+def _cifar10_1(root: Path, truth: Codes | None) -> tuple[list[str], Reader]:
+    """model_predictions/SET_predictions/MODEL_predictions.json; datasets/cifar10.1_SET_labels.npy."""
+    folder = root / "model_predictions"
+    sets = [name.removesuffix("_predictions") for name in _folders(folder)]
+
+    def read(test_set: str) -> Recording:
+        labels = root / "datasets" / f"cifar10.1_{test_set}_labels.npy"
+        if not labels.exists() and truth is None:
+            raise _NoTruthError(
+                f"its labels are not in the repository (no {labels.name}); give --truth"
+            )
+        known = _codes(labels) if labels.exists() else truth
+        votes = {
+            path.stem.removesuffix("_predictions"): np.array(_json(path), dtype=np.int32)
+            for path in sorted((folder / f"{test_set}_predictions").glob("*.json"))
+        }
+        return _recording(test_set, CIFAR10, np.asarray(known, dtype=np.int32), votes)
+
+    return sets, read
+
+
+IMPORTERS: dict[str, Importer] = {"imagenetv2": _imagenetv2, "cifar10.1": _cifar10_1}
+
+
+def _recording(
+    name: str, classes: tuple[str, ...], truth: Codes, votes: Mapping[str, Codes]
+) -> Recording:
+    for model, cast in votes.items():
+        if cast.shape != truth.shape:
+            raise InvalidRecording(
+                f"In '{name}' the model '{model}' has {len(cast)} votes for {len(truth)} items."
+            )
+    stacked = np.array(list(votes.values()), dtype=np.int32).reshape(len(votes), len(truth))
+    return Recording(classes=classes, models=tuple(votes), truth=truth, votes=stacked, name=name)
+
+
+def _by_accuracy(recording: Recording) -> Recording:
+    """Models from weakest to strongest, the order in which a user would meet them."""
+    accuracy = (recording.votes == recording.truth).mean(axis=1)
+    order = np.argsort(accuracy, kind="stable")
+    return recording.pick([recording.models[at] for at in order])
+
+
+def _first_choice(predictions: np.ndarray) -> Codes:
+    best = predictions[:, 0] if predictions.ndim == 2 else predictions
+    return best.astype(np.int32)
+
+
+def _word(info: Mapping[str, Any]) -> str:
+    words = info.get("synset") or [info["wnid"]]
+    return str(words if isinstance(words, str) else words[0])
+
+
+def _codes(path: Path) -> Codes:
+    codes = _npy(path)
+    if codes.ndim != 1 or codes.dtype.kind not in "iu":
+        raise InvalidData(
+            f"'{path}' must hold one class code an item; got {codes.dtype} {codes.shape}."
+        )
+    return codes.astype(np.int32)
+
+
+def _folders(parent: Path) -> list[str]:
+    if not parent.is_dir():
+        raise InvalidData(
+            f"There is no folder '{parent}'.",
+            hint="Give the top folder of a clone of the repository.",
+        )
+    return sorted(path.name for path in parent.iterdir() if path.is_dir())
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidData(f"The clone has no file '{path}'.") from None
+    except ValueError as error:
+        raise InvalidData(f"'{path}' is not JSON: {error}.") from None
+
+
+def _npy(path: Path) -> np.ndarray:
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except FileNotFoundError:
+        raise InvalidData(f"There is no file '{path}'.") from None
+    except (ValueError, EOFError, OSError) as error:
+        raise InvalidData(f"'{path}' is not a NumPy array: {error}.") from None

@@ -1,0 +1,146 @@
+"""Results of replays: self-describing rows, one per run and one per run and step."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from posterity import metrics
+from posterity.errors import InvalidParameter
+from posterity.replay.scores import ScoredStep
+from posterity.replay.table import table
+
+Row = dict[str, Any]
+
+_SETTING = [
+    ("recording", pa.string()),
+    ("source", pa.string()),
+    ("models", pa.list_(pa.string())),
+    ("order", pa.string()),
+    ("split", pa.string()),
+    ("seed", pa.int64()),
+    ("beliefs", pa.string()),
+    ("confusion", pa.string()),
+    ("prior", pa.string()),
+    ("votes", pa.string()),
+    ("selector", pa.string()),
+    ("budget", pa.float64()),
+    ("rule", pa.string()),
+]
+_COUNTS = ["n", "steps", "step", "evaluations", "negative_flips", "positive_flips", "neutral_flips"]
+_RATES = [
+    *("accuracy", "delta_accuracy", "mean_accuracy", "nfr", "pf_nf", "btc", "bec"),
+    *("expected_accuracy", "expected_negative_flips", "expected_positive_flips", "seconds"),
+]
+SCHEMA = pa.schema(
+    [("kind", pa.string()), *_SETTING, ("model", pa.string())]
+    + [(name, pa.int64()) for name in _COUNTS]
+    + [(name, pa.float64()) for name in _RATES]
+)
+"""Both kinds of row in one table: ``kind`` is ``run`` or ``step``; what does not apply is null."""
+
+
+@dataclass
+class Results:
+    """The outcome of a replay; prints as a table, means over seeds."""
+
+    rows: list[Row] = field(default_factory=list)
+    """One per run and seed."""
+    steps: list[Row] = field(default_factory=list)
+    """One per run, seed and step, step 0 (the first labels) included."""
+
+    def add(self, setting: Row, steps: Sequence[ScoredStep], seconds: float) -> None:
+        """Record the scored steps of one run."""
+        self.rows.append(setting | _run_row(steps) | {"seconds": seconds})
+        self.steps.extend(
+            setting | _step_row(number, step, steps[0].truth.accuracy)
+            for number, step in enumerate(steps)
+        )
+
+    def extend(self, other: Results) -> None:
+        """Append another replay's rows."""
+        self.rows.extend(other.rows)
+        self.steps.extend(other.steps)
+
+    def to_dict(self) -> dict[str, list[Row]]:
+        """What ``--json`` prints."""
+        return {"rows": self.rows}
+
+    def to_arrow(self) -> pa.Table:
+        """Rows of both kinds as one Arrow table."""
+        listed: list[Row] = [
+            {"kind": kind} | row | {"split": None if row["split"] is None else str(row["split"])}
+            for kind, rows in (("run", self.rows), ("step", self.steps))
+            for row in rows
+        ]
+        return pa.Table.from_pylist(listed, schema=SCHEMA)
+
+    def write(self, path: str | Path) -> None:
+        """Write rows of both kinds as one Parquet file."""
+        try:
+            pq.write_table(self.to_arrow(), path)
+        except OSError as error:
+            raise InvalidParameter(f"The results cannot be written to '{path}': {error}.") from None
+
+    def __str__(self) -> str:
+        console = Console(file=io.StringIO(), width=200, color_system=None)
+        with console.capture() as capture:
+            console.print(table(self.rows))
+        return capture.get()
+
+
+def _run_row(steps: Sequence[ScoredStep]) -> Row:
+    score = metrics.score_run([step.truth for step in steps])
+    later = steps[1:]
+    return {
+        "n": score.items,
+        "steps": score.steps,
+        "evaluations": score.evaluations,
+        "accuracy": 100 * score.accuracy,
+        "delta_accuracy": 100 * score.delta_accuracy,
+        "mean_accuracy": _percent(score.mean_accuracy),
+        **_flips(score.flips),
+        "nfr": _percent(score.nfr),
+        "pf_nf": score.pf_nf,
+        "btc": _percent(score.btc),
+        "bec": _percent(score.bec),
+        "expected_accuracy": 100 * steps[-1].expected_accuracy,
+        "expected_negative_flips": sum(step.expected_flips.negative for step in later),
+        "expected_positive_flips": sum(step.expected_flips.positive for step in later),
+    }
+
+
+def _step_row(number: int, step: ScoredStep, first_accuracy: float) -> Row:
+    return {
+        "step": number,
+        "model": step.model,
+        "n": step.truth.items,
+        "evaluations": step.truth.evaluations,
+        "accuracy": 100 * step.truth.accuracy,
+        "delta_accuracy": 100 * (step.truth.accuracy - first_accuracy),
+        **_flips(step.truth.flips),
+        "btc": _percent(step.truth.btc),
+        "bec": _percent(step.truth.bec),
+        "expected_accuracy": 100 * step.expected_accuracy,
+        "expected_negative_flips": step.expected_flips.negative,
+        "expected_positive_flips": step.expected_flips.positive,
+    }
+
+
+def _flips(flips: metrics.Flips) -> Row:
+    return {
+        "negative_flips": flips.negative,
+        "positive_flips": flips.positive,
+        "neutral_flips": flips.neutral,
+    }
+
+
+def _percent(rate: float | None) -> float | None:
+    return None if rate is None else 100 * rate

@@ -1,0 +1,132 @@
+"""Where the labelled set comes from: a split, the recording's own mask, or another recording."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from posterity import priors
+from posterity._arrays import Floats
+from posterity.errors import InvalidData, InvalidParameter
+from posterity.replay.recording import Recording
+from posterity.votes import MISSING
+
+Split = float | str
+"""A fraction of the items, or ``"is_source"`` for the recording's own mask."""
+
+ORDERS = ("given", "improving", "adversarial", "random:SEED")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A recording taken apart: what is known, and what is to be kept up to date."""
+
+    labelled: Recording
+    target: Recording
+
+    def in_order(self, order: str) -> Parts:
+        """The models in their order of arrival, judged on the labelled set alone."""
+        models = arrange(self.labelled, order)
+        return Parts(self.labelled.pick(models), self.target.pick(models))
+
+
+def read_split(given: Split | None, recording: Recording) -> Split:
+    """A split as a user writes it; by default the recording's own mask if it has one, else half."""
+    if given is None:
+        return 0.5 if recording.is_source is None else "is_source"
+    if given == "is_source":
+        return given
+    allowed = "a fraction above 0 and up to 1 (1: everything is both), or 'is_source'"
+    try:
+        fraction = float(given)
+    except ValueError:
+        raise InvalidParameter.of("split", allowed, given) from None
+    if not 0 < fraction <= 1:
+        raise InvalidParameter.of("split", allowed, given)
+    return fraction
+
+
+def take_apart(recording: Recording, split: Split, *, seed: int) -> Parts:
+    """Labelled set and target from one recording; a fraction is shuffled with the seed."""
+    items = len(recording)
+    if split == "is_source":
+        if recording.is_source is None:
+            raise InvalidParameter.of(
+                "split", f"a fraction, because '{recording.name}' has no is_source mask", split
+            )
+        labelled, target = np.flatnonzero(recording.is_source), np.flatnonzero(~recording.is_source)
+    elif split == 1:
+        labelled = target = np.arange(items)
+    else:
+        shuffled = np.random.default_rng(seed).permutation(items)
+        labelled, target = np.split(shuffled, [math.floor(float(split) * items + 0.5)])
+    for part, rows in (("labelled set", labelled), ("target", target)):
+        if not len(rows):
+            raise InvalidData(
+                f"The {part} is empty: --split {split} of the {items} items in '{recording.name}'."
+            )
+    return Parts(recording.take(labelled), recording.take(target))
+
+
+def from_source(source: Recording, target: Recording) -> Parts:
+    """The labelled set from another recording, models and classes matched by name."""
+    if not len(source) or not len(target):
+        raise InvalidData("A labelled set and a target need at least one item each.")
+    return Parts(source.pick(target.models).in_classes_of(target), target)
+
+
+def arrange(labelled: Recording, order: str) -> Sequence[str]:
+    """The models as they arrive: as given, by accuracy on the labelled set, or shuffled."""
+    if order == "given":
+        return labelled.models
+    name, _, seed = order.partition(":")
+    if name == "random" and seed.isdigit():
+        shuffled = np.random.default_rng(int(seed)).permutation(len(labelled.models))
+        return [labelled.models[at] for at in shuffled]
+    if order not in ("improving", "adversarial"):
+        raise InvalidParameter.of("order", f"one of {', '.join(ORDERS)}", order)
+    cast = labelled.votes != MISSING
+    right = (labelled.votes == labelled.truth) & cast
+    accuracy = right.sum(axis=1) / np.maximum(cast.sum(axis=1), 1)
+    improving = np.argsort(accuracy, kind="stable")
+    return [labelled.models[at] for at in (improving if order == "improving" else improving[::-1])]
+
+
+def read_prior(given: str | Floats, labelled: Recording) -> Floats:
+    """The prior over classes: ``uniform``, ``labelled``, weights, or a file of weights."""
+    classes = len(labelled.classes)
+    if not isinstance(given, str):
+        return priors.given(given, classes=classes)
+    if given == "uniform":
+        return priors.uniform(classes)
+    if given == "labelled":
+        return priors.labelled(labelled.truth, classes=classes)
+    weights = _read_weights(Path(given))
+    unknown = [name for name in weights if name not in labelled.classes]
+    if unknown:
+        raise InvalidData(f"The prior in '{given}' names {unknown[0]!r}, which is no class here.")
+    return priors.given([weights.get(name, 0.0) for name in labelled.classes], classes=classes)
+
+
+def _read_weights(path: Path) -> dict[str, float]:
+    """Class weights from JSON (an object) or CSV (class, weight); classes left out get 0."""
+    if not path.is_file():
+        raise InvalidParameter.of(
+            "prior", "uniform, labelled, or a file of class weights", str(path)
+        )
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            return {str(name): float(weight) for name, weight in json.loads(text).items()}
+        return {name: float(weight) for name, weight in csv.reader(text.splitlines())}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidData(
+            f"'{path}' is not a prior: {error}.",
+            hint="Expected a JSON object {class: weight}, or CSV lines class,weight, no header.",
+        ) from None

@@ -1,0 +1,72 @@
+"""One walk: a sequence of models arriving over a target, under one budget and one selector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from posterity import engine
+from posterity._arrays import Floats, Rows
+from posterity.budget import EVERYTHING, Budget
+from posterity.confusion import Confusion
+from posterity.replay.recording import Recording
+from posterity.rules import Rule
+from posterity.selectors import Selector
+from posterity.votes import MISSING
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one arriving model changed."""
+
+    number: int
+    model: str
+    rows: Rows
+    """The items it evaluated."""
+    decisions: list[engine.Decision]
+    """One per rule."""
+    shard: engine.Shard
+    """All items after the step: beliefs, and labels under each rule."""
+
+
+def walk(
+    target: Recording,
+    confusions: Sequence[Confusion],
+    *,
+    prior: Floats,
+    selector: Selector,
+    budget: Budget,
+    rules: Sequence[Rule],
+    soft: bool = False,
+    seed: int = 0,
+) -> Iterator[Step]:
+    """Let the target's models arrive in order; yields after each step.
+
+    The first model labels everything it has a vote for, outside the budget. The truth is passed
+    on for the oracle rule only.
+    """
+    shard = engine.Shard(prior, len(target), rules)
+    for number, model in enumerate(target.models):
+        rows = engine.choose(
+            shard,
+            selector=selector,
+            budget=EVERYTHING if number == 0 else budget,
+            eligible=target.votes[number] != MISSING,
+            step=number,
+            seed=seed,
+        )
+        votes = target.soft_votes(number)[rows] if soft else target.votes[number, rows]
+        decisions = engine.update(shard, rows, votes, confusions[number], truth=target.truth[rows])
+        yield Step(number, model, rows, decisions, shard)
+
+
+def fit(labelled: Recording, estimator: str) -> list[Confusion]:
+    """Each model's confusion, estimated on the labelled set."""
+    return [
+        Confusion.from_pairs(
+            labelled.truth, cast, classes=len(labelled.classes), estimator=estimator
+        )
+        for cast in np.asarray(labelled.votes)
+    ]

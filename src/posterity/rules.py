@@ -1,0 +1,198 @@
+"""Rules: whether a stored label changes. A rule only touches the label, never the belief."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+
+from posterity._arrays import Codes, Floats
+from posterity.errors import InvalidParameter, UnknownName
+from posterity.specs import Spec
+from posterity.votes import MISSING
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a rule may look at: the items with a new vote in this step.
+
+    Only what the rule at hand uses needs to be given.
+    """
+
+    label: Codes
+    """l, the stored label before the step."""
+    vote: Codes
+    """The new vote."""
+    best: Codes | None = None
+    """k̂, the most believed class."""
+    belief_best: Floats | None = None
+    """p(k̂)."""
+    belief_label: Floats | None = None
+    """p(l)."""
+    entropy: Floats | None = None
+    entropy_before: Floats | None = None
+    """The entropy before the new vote was folded."""
+    majority: Codes | None = None
+    """The most frequent vote so far, the new one included."""
+    truth: Codes | None = None
+    """Replay only: never known at run time."""
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Decides the label after a step."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """The label of each item after the step."""
+
+
+@dataclass(frozen=True)
+class Replace:
+    """The new vote, always: a backfill."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """l^t = ŷ^t."""
+        return evidence.vote
+
+    def __str__(self) -> str:
+        return "replace"
+
+
+@dataclass(frozen=True)
+class MajorityVote:
+    """The most frequent vote so far; a tie goes to the tied class voted for most recently."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """See ``votes.majority``."""
+        return _given(self, "majority", evidence.majority)
+
+    def __str__(self) -> str:
+        return "majority-vote"
+
+
+@dataclass(frozen=True)
+class MaxBelief:
+    """MB: the most believed class."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """l^t = k̂."""
+        return _given(self, "best", evidence.best)
+
+    def __str__(self) -> str:
+        return "max-belief"
+
+
+@dataclass(frozen=True)
+class MaxBeliefMinEntropy:
+    """MBME: the most believed class if the entropy fell in this step."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """l^t = k̂ if S^t < S^{t−1}, else l."""
+        after = _given(self, "entropy", evidence.entropy)
+        fell = after < _given(self, "entropy_before", evidence.entropy_before)
+        return np.where(fell, _given(self, "best", evidence.best), evidence.label)
+
+    def __str__(self) -> str:
+        return "max-belief-min-entropy"
+
+
+@dataclass(frozen=True)
+class CostRatio:
+    """CR: change only if a negative flip, costing c times a positive one, is unlikely enough.
+
+    The most believed class k̂ ≠ l is taken iff p(k̂) − c·p(l) − c₀·(1 − p(k̂) − p(l)) > 0, with
+    c₀ the cost of a neutral flip; for c₀ = 0 that is the paper's p(k̂)/p(l) > c.
+
+    >>> evidence = Evidence(
+    ...     label=np.array([0, 0]), vote=np.array([1, 1]), best=np.array([1, 1]),
+    ...     belief_best=np.array([0.6, 0.9]), belief_label=np.array([0.3, 0.05]),
+    ... )
+    >>> CostRatio(10).decide(evidence)
+    array([0, 1])
+    """
+
+    ratio: float
+    neutral: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.ratio) and self.ratio > 0):
+            raise InvalidParameter.of("cost ratio", "a finite number above 0", self.ratio)
+        if not (math.isfinite(self.neutral) and self.neutral >= 0):
+            raise InvalidParameter.of("neutral", "a finite number ≥ 0", self.neutral)
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """The comparison is with the stored label's belief, not with the previous best."""
+        best = _given(self, "best", evidence.best)
+        gain = _given(self, "belief_best", evidence.belief_best)
+        loss = _given(self, "belief_label", evidence.belief_label)
+        worth = gain - self.ratio * loss - self.neutral * (1 - gain - loss) > 0
+        return np.where((best != evidence.label) & worth, best, evidence.label)
+
+    def __str__(self) -> str:
+        neutral = f",neutral={self.neutral:g}" if self.neutral else ""
+        return f"cost-ratio:{self.ratio:g}{neutral}"
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Replay only: the new vote exactly where that is a positive flip."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """Bounds what any rule could do with these votes."""
+        truth = _given(self, "truth", evidence.truth)
+        positive = (evidence.label != truth) & (evidence.vote == truth)
+        return np.where(positive, evidence.vote, evidence.label)
+
+    def __str__(self) -> str:
+        return "oracle"
+
+
+_PLAIN: dict[str, type[Replace | MajorityVote | MaxBelief | MaxBeliefMinEntropy | Oracle]] = {
+    "replace": Replace,
+    "majority-vote": MajorityVote,
+    "max-belief": MaxBelief,
+    "max-belief-min-entropy": MaxBeliefMinEntropy,
+    "oracle": Oracle,
+}
+NAMES = (*_PLAIN, "cost-ratio")
+
+
+def parse(text: str | Rule) -> Rule:
+    """The rule a name stands for.
+
+    >>> parse("cost-ratio:10,neutral=0.5")
+    CostRatio(ratio=10.0, neutral=0.5)
+    """
+    if not isinstance(text, str):
+        return text
+    spec = Spec.parse(text, "rule")
+    if spec.name in _PLAIN:
+        spec.refuse_extras("rule")
+        return _PLAIN[spec.name]()
+    if spec.name != "cost-ratio":
+        raise UnknownName.among("rule", spec.name, NAMES)
+    spec.refuse_extras("rule", value=True, options=("neutral",))
+    allowed = "cost-ratio:C with a number C above 0, as in cost-ratio:10"
+    if spec.value is None:
+        raise InvalidParameter.of("rule", allowed, text)
+    ratio = spec.number("rule", spec.value, allowed)
+    neutral = spec.number(
+        "rule", spec.options.get("neutral", "0"), "neutral=C0 with a number C0 ≥ 0"
+    )
+    return CostRatio(ratio, neutral)
+
+
+def decide(rule: Rule, evidence: Evidence) -> Codes:
+    """The labels after a step: an item's first vote becomes its label under every rule."""
+    first = evidence.label == MISSING
+    return np.where(first, evidence.vote, rule.decide(evidence)).astype(np.int32)
+
+
+def _given(rule: object, field: str, value: _T | None) -> _T:
+    if value is None:
+        raise InvalidParameter(f"The rule '{rule}' needs '{field}' in its evidence.")
+    return value

@@ -1,0 +1,134 @@
+"""Selectors: which items the arriving model should look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posterity._arrays import Floats, Mask, Rows
+from posterity.errors import InvalidData, InvalidParameter, UnknownName
+from posterity.specs import Spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """What a selector may look at: all items of the dataset before a step."""
+
+    entropy: Floats
+    """S_n of each item's belief."""
+    step: int = 0
+    seed: int = 0
+
+    @property
+    def rows(self) -> Rows:
+        """The row of each item."""
+        return np.arange(len(self.entropy))
+
+
+@runtime_checkable
+class Selector(Protocol):
+    """Ranks items for evaluation: the highest score is looked at first."""
+
+    def score(self, candidates: Candidates) -> Floats:
+        """One finite score an item."""
+
+
+@dataclass(frozen=True)
+class Entropy:
+    """The paper's: the most uncertain belief first."""
+
+    def score(self, candidates: Candidates) -> Floats:
+        """S_n."""
+        return candidates.entropy
+
+    def __str__(self) -> str:
+        return "entropy"
+
+
+@dataclass(frozen=True)
+class Random:
+    """A draw that depends on seed, step and row alone, not on how items are grouped.
+
+    The seed is the run's unless given here.
+    """
+
+    seed: int | None = None
+
+    def score(self, candidates: Candidates) -> Floats:
+        """A hash of (seed, step, row), as a number from 0 to 1."""
+        seed = candidates.seed if self.seed is None else self.seed
+        key = row_hash(np.array([seed], dtype=np.uint64)) + np.uint64(candidates.step)
+        mixed = row_hash(row_hash(key) ^ row_hash(candidates.rows))
+        return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def __str__(self) -> str:
+        return "random" if self.seed is None else f"random:{self.seed}"
+
+
+@dataclass(frozen=True)
+class Everything:
+    """No preference: with a full budget a backfill, with less a draw that never changes."""
+
+    def score(self, candidates: Candidates) -> Floats:
+        """The same for all."""
+        return np.zeros(len(candidates.entropy))
+
+    def __str__(self) -> str:
+        return "everything"
+
+
+NAMES = ("entropy", "random", "everything")
+
+
+def parse(text: str | Selector) -> Selector:
+    """The selector a name stands for.
+
+    >>> parse("random:7")
+    Random(seed=7)
+    """
+    if not isinstance(text, str):
+        return text
+    spec = Spec.parse(text, "selector")
+    if spec.name not in NAMES:
+        raise UnknownName.among("selector", spec.name, NAMES)
+    spec.refuse_extras("selector", value=spec.name == "random")
+    if spec.name == "entropy":
+        return Entropy()
+    if spec.name == "everything":
+        return Everything()
+    if spec.value is not None and not spec.value.isdigit():
+        raise InvalidParameter.of("selector random", "followed by a whole number ≥ 0", spec.value)
+    return Random(None if spec.value is None else int(spec.value))
+
+
+def choose(score: Floats, *, eligible: Mask, first: Mask, evaluations: int) -> Rows:
+    """The rows to evaluate, ascending: exactly ``evaluations`` of them or all that are eligible.
+
+    Items marked ``first`` (no vote yet) come before all others whatever their score, then the
+    highest score; ties go by a fixed hash of the row, so that no part of the data is favoured.
+
+    >>> everyone = np.ones(3, dtype=bool)
+    >>> choose(np.array([0.1, 0.9, 0.5]), eligible=everyone, first=~everyone, evaluations=2)
+    array([1, 2])
+    """
+    rows = np.flatnonzero(eligible)
+    if not np.isfinite(score[rows]).all():
+        raise InvalidData("A selector must give finite scores.")
+    order = np.lexsort((row_hash(rows), -score[rows], ~first[rows]))
+    return np.sort(rows[order[:evaluations]])
+
+
+def row_hash(rows: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A fixed, well-mixed 64-bit hash of each row (the finaliser of splitmix64).
+
+    >>> [hex(value) for value in row_hash(np.array([0, 1]))]
+    ['0xe220a8397b1dcdaf', '0x910a2dec89025cc1']
+    """
+    mixed = rows.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    hashed: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
+    return hashed

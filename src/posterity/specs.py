@@ -1,0 +1,79 @@
+"""The small language in which families are named: ``name[:value][,key=value…][+modifier…]``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from posterity.errors import InvalidParameter
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A parsed name such as ``cost-ratio:10,neutral=1``.
+
+    >>> Spec.parse("cost-ratio:10,neutral=1", "rule")
+    Spec(name='cost-ratio', value='10', options={'neutral': '1'}, modifiers=())
+    >>> Spec.parse("replace", "rule")
+    Spec(name='replace', value=None, options={}, modifiers=())
+    """
+
+    name: str
+    value: str | None
+    options: dict[str, str]
+    modifiers: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str, family: str) -> Spec:
+        """Read a member of a family as a user writes it."""
+        head, *modifiers = text.strip().split("+")
+        name, colon, rest = head.partition(":")
+        value: str | None = None
+        options: dict[str, str] = {}
+        for part in rest.split(",") if colon else []:
+            key, equals, given = part.partition("=")
+            if equals:
+                options[key.strip()] = given.strip()
+            elif value is None:
+                value = part.strip()
+            else:
+                raise InvalidParameter(f"The {family} {text!r} has two values.")
+        return cls(name.strip(), value, options, tuple(modifiers))
+
+    def number(self, family: str, text: str, allowed: str) -> float:
+        """``text`` as a number, or the error that names the family and what it allows."""
+        try:
+            return float(text)
+        except ValueError:
+            raise InvalidParameter.of(f"{family} {self.name}", allowed, text) from None
+
+    def refuse_extras(
+        self, family: str, *, value: bool = False, options: tuple[str, ...] = ()
+    ) -> None:
+        """Refuse whatever the named member does not take, so that no option is ignored quietly."""
+        if self.modifiers:
+            raise InvalidParameter(
+                f"The {family} {self.name!r} takes no modifier; got '+{self.modifiers[0]}'."
+            )
+        if self.value is not None and not value:
+            raise InvalidParameter(
+                f"The {family} {self.name!r} takes no value; got {self.value!r}."
+            )
+        for key in self.options:
+            if key not in options:
+                takes = f"takes only {', '.join(options)}" if options else "takes no options"
+                raise InvalidParameter(f"The {family} {self.name!r} {takes}; got {key!r}.")
+
+
+def split_list(text: str) -> list[str]:
+    """Split a comma-separated list of specs, keeping ``key=value`` with the spec before it.
+
+    >>> split_list("max-belief,cost-ratio:10,neutral=1,replace")
+    ['max-belief', 'cost-ratio:10,neutral=1', 'replace']
+    """
+    items: list[str] = []
+    for part in text.split(","):
+        if "=" in part and ":" not in part and items:
+            items[-1] += "," + part.strip()
+        elif part.strip():
+            items.append(part.strip())
+    return items
