@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 
 import posterity
-from posterity.cli.demo import demo
-from posterity.cli.replay import replay
+from posterity.cli.demo import demo_command
+from posterity.cli.replay import replay_command
 from posterity.errors import PosterityError
+
+TRACEBACK = "POSTERITY_TRACEBACK"
+"""Set in the environment, errors are raised as they are."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -28,8 +31,8 @@ def cli() -> None:
     """
 
 
-cli.add_command(demo)
-cli.add_command(replay)
+cli.add_command(demo_command)
+cli.add_command(replay_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -44,32 +47,46 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = cli.main(args=list(arguments), prog_name="posterity", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except PosterityError as error:
-        return _fail(error.to_dict(), error.exit_code, as_json=as_json)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 2
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "posterity"
-        told = {
-            "kind": "usage",
-            "message": error.format_message(),
-            "hint": f"Try '{command} --help'.",
-        }
-        return _fail(told, 2, as_json=as_json)
     except BrokenPipeError:
         # The reader of our output has left (as `| head` does); there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted; nothing was written.", err=True)
+        click.echo("Interrupted.", err=True)
         return 130
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        told = _told(error)
+        if as_json:
+            click.echo(json.dumps({"error": told}, ensure_ascii=False), err=True)
+        else:
+            hint = f" {told['hint']}" if told["hint"] else ""
+            click.echo(f"Error: {told['message']}{hint}", err=True)
+        return _exit_code(error)
 
 
-def _fail(error: Mapping[str, str | None], code: int, *, as_json: bool) -> int:
-    if as_json:
-        click.echo(json.dumps({"error": error}, ensure_ascii=False), err=True)
-    else:
-        hint = f" {error['hint']}" if error["hint"] else ""
-        click.echo(f"Error: {error['message']}{hint}", err=True)
-    return code
+def _told(error: Exception) -> dict[str, str | None]:
+    """An error as kind, message and hint."""
+    if isinstance(error, PosterityError):
+        return error.to_dict()
+    if isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx else "posterity"
+        hint = f"Try '{command} --help'."
+        return {"kind": "usage", "message": error.format_message(), "hint": hint}
+    if isinstance(error, OSError):
+        return {"kind": "file", "message": f"{error.strerror}: '{error.filename}'.", "hint": None}
+    return {
+        "kind": "bug",
+        "message": f"Unexpected {type(error).__name__}: {error}.",
+        "hint": f"Please report it, with what {TRACEBACK}=1 in the environment prints.",
+    }
+
+
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, PosterityError):
+        return error.exit_code
+    return 2 if isinstance(error, click.UsageError) else 1

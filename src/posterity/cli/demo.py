@@ -21,7 +21,7 @@ WAYS = (
 )
 
 
-@click.command(short_help="See the method work on real classifiers.")
+@click.command("demo", short_help="See the method work on real classifiers.")
 @click.option(
     "--seed", default=0, show_default=True, help="Which digits are learnt from and labelled."
 )
@@ -31,7 +31,7 @@ WAYS = (
 @click.option(
     "--json", "as_json", is_flag=True, help="Print replay rows as JSON instead of a table."
 )
-def demo(seed: int, recording: str | None, as_json: bool) -> None:
+def demo_command(seed: int, recording: str | None, as_json: bool) -> None:
     """Record six scikit-learn classifiers on handwritten digits and keep stored labels up to date.
 
     The first classifier labels every digit. Then five better ones arrive, one after the other.

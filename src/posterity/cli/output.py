@@ -33,9 +33,10 @@ def print_json(value: Any) -> None:
 def print_results(rows: Sequence[dict[str, Any]]) -> None:
     """Replay results as a table, shedding the least important columns on a narrow terminal."""
     out = console()
+    unlimited = out.options.update(max_width=PIPED_WIDTH)  # else a table measures as if it fitted
     for shed in range(len(SHED_FIRST) + 1):
         fitted: Table = table(rows, without=SHED_FIRST[:shed])
-        if Measurement.get(out, out.options, fitted).maximum <= out.width:
+        if Measurement.get(out, unlimited, fitted).maximum <= out.width:
             break
     out.print(fitted)
 

@@ -21,7 +21,7 @@ from posterity.replay.importers import IMPORTERS, import_recordings
 from posterity.specs import split_list
 
 
-@click.command(short_help="Measure on recorded predictions.")
+@click.command("replay", short_help="Measure on recorded predictions.")
 @click.argument("paths", nargs=-1, required=True, metavar="RECORDING | DIR OUT")
 @click.option("--models", metavar="A,B,C", help="Models in their order of arrival. [default: all]")
 @click.option(
@@ -99,7 +99,7 @@ from posterity.specs import split_list
 @click.option(
     "--truth", metavar="FILE", help="With --import: .npy of class codes where the clone has none."
 )
-def replay(
+def replay_command(
     paths: tuple[str, ...],
     models: str | None,
     beliefs: str,
@@ -150,7 +150,7 @@ def replay(
     with progress_bar("Replaying") as progress:
         results = run(
             recording,
-            models=split_list(models) if models else None,
+            models=None if models is None else split_list(models),
             source=Recording.load(source) if source else None,
             split=split,
             seed=seed,

@@ -153,6 +153,8 @@ def run(
     split and draws its own random selections. The truth is hidden from everything but the
     metrics and the oracle.
     """
+    if models is not None and not models:
+        raise InvalidParameter.of("models", "at least one", [])
     if seeds < 1:
         raise InvalidParameter.of("seeds", "at least 1", seeds)
     if seed < 0:

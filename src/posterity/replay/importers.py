@@ -108,7 +108,7 @@ def _imagenetv2(root: Path, truth: Codes | None) -> tuple[list[str], Reader]:
 
 
 def _cifar10_1(root: Path, truth: Codes | None) -> tuple[list[str], Reader]:
-    """model_predictions/SET_predictions/MODEL_predictions.json; datasets/cifar10.1_SET_labels.npy."""
+    """model_predictions/SET_predictions/MODEL_predictions.json, datasets/…_SET_labels.npy."""
     folder = root / "model_predictions"
     sets = [name.removesuffix("_predictions") for name in _folders(folder)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,6 +109,8 @@ class Recording:
 
     def save(self, path: str | Path) -> None:
         """Write an ``.npz`` file that ``load`` reads."""
+        if len(self.classes) > MISSING_IN_FILE:
+            raise InvalidRecording(f"A file holds up to {MISSING_IN_FILE} classes.")
         fields: dict[str, NDArray[Any]] = {
             "classes": np.array(self.classes),
             "models": np.array(self.models),
@@ -120,7 +123,8 @@ class Recording:
             fields["probs"] = self.probabilities
         if self.is_source is not None:
             fields["is_source"] = self.is_source
-        np.savez_compressed(path, **fields)  # type: ignore[arg-type]
+        with Path(path).open("wb") as file:
+            np.savez_compressed(file, **fields)  # type: ignore[arg-type]
 
     def take(self, rows: Rows) -> Recording:
         """The same models on some of the items, in the order given."""
@@ -183,10 +187,11 @@ class Recording:
 
 def _read_npz(where: Path) -> Mapping[str, NDArray[Any]]:
     try:
-        with np.load(where, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise InvalidRecording(f"'{where}' is a single array, not an .npz recording.")
-            return {key: archive[key] for key in archive.files}
+        # Opened here: NumPy leaves the file open when it turns out not to be an archive.
+        with where.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.lib.npyio.NpzFile):
+                return {key: archive[key] for key in archive.files}
     except FileNotFoundError:
         raise InvalidRecording(f"There is no recording at '{where}'.") from None
     except ValueError as error:
@@ -196,5 +201,6 @@ def _read_npz(where: Path) -> Mapping[str, NDArray[Any]]:
             f"'{where}' holds pickled objects; a recording holds plain arrays only.",
             hint="Pickles run code when read. Save classes and models as text arrays (dtype U).",
         ) from None
-    except (OSError, zipfile.BadZipFile, EOFError, KeyError) as error:
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
         raise InvalidRecording(f"'{where}' is not a readable recording: {error}") from None
+    raise InvalidRecording(f"'{where}' is a single array, not an .npz recording.")

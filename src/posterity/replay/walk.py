@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from posterity import engine
 from posterity._arrays import Floats, Rows
 from posterity.budget import EVERYTHING, Budget
 from posterity.confusion import Confusion
+from posterity.errors import InvalidData
 from posterity.replay.recording import Recording
 from posterity.rules import Rule
 from posterity.selectors import Selector
@@ -64,9 +63,12 @@ def walk(
 
 def fit(labelled: Recording, estimator: str) -> list[Confusion]:
     """Each model's confusion, estimated on the labelled set."""
-    return [
-        Confusion.from_pairs(
-            labelled.truth, cast, classes=len(labelled.classes), estimator=estimator
-        )
-        for cast in np.asarray(labelled.votes)
-    ]
+    classes, fitted = len(labelled.classes), []
+    for model, cast in zip(labelled.models, labelled.votes, strict=True):
+        try:
+            fitted.append(
+                Confusion.from_pairs(labelled.truth, cast, classes=classes, estimator=estimator)
+            )
+        except InvalidData as error:
+            raise InvalidData(f"The model '{model}': {error.message}", hint=error.hint) from None
+    return fitted

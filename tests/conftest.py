@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from posterity.replay import Recording
+
+settings.register_profile("default", deadline=None)
+# The same examples on every run of CI: a failure there is the change's, not the draw's.
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+ROOT = Path(__file__).parent.parent
+RECORDINGS = Path(os.environ.get("POSTERITY_RECORDINGS", ROOT.parent / "shared" / "bench"))
+
+
+def real_recording(name: str) -> Recording:
+    """A recording of real classifiers; the test is skipped, or fails in CI, where it is absent."""
+    path = RECORDINGS / f"{name}.npz"
+    if not path.exists():
+        reason = f"no recording at {path} (set POSTERITY_RECORDINGS; see docs/replay.md)"
+        if os.environ.get("POSTERITY_REQUIRE_RECORDINGS") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return Recording.load(path)

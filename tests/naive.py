@@ -1,0 +1,311 @@
+"""Every formula once more, with plain loops and straight from its definition.
+
+Slow and obvious on purpose: the fast paths are compared with this. No NumPy, except where a test
+hands in arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+Matrix = Sequence[Sequence[float]]
+NONE = -1
+
+
+# Confusion: π[i][k] = p(vote = i given truth = k)
+
+
+def count(truth: Sequence[int], votes: Sequence[int], classes: int) -> list[list[int]]:
+    counts = [[0] * classes for _ in range(classes)]
+    for true, vote in zip(truth, votes, strict=True):
+        if vote != NONE:
+            counts[vote][true] += 1
+    return counts
+
+
+def diagonal(counts: Sequence[Sequence[int]]) -> list[list[float]]:
+    classes = len(counts)
+    table = [[0.0] * classes for _ in range(classes)]
+    for k in range(classes):
+        seen = sum(counts[i][k] for i in range(classes))
+        accuracy = (counts[k][k] + 1) / (seen + 2)
+        for i in range(classes):
+            table[i][k] = accuracy if i == k else (1 - accuracy) / (classes - 1)
+    return table
+
+
+def full(counts: Sequence[Sequence[int]]) -> list[list[float]]:
+    classes = len(counts)
+    table = [[0.0] * classes for _ in range(classes)]
+    for k in range(classes):
+        seen = sum(counts[i][k] for i in range(classes))
+        for i in range(classes):
+            table[i][k] = (counts[i][k] + 1) / (seen + classes)
+    return table
+
+
+# Beliefs
+
+
+def likelihood(vote: int | dict[int, float], confusion: Matrix, k: int) -> float:
+    if isinstance(vote, dict):
+        return sum(weight * confusion[i][k] for i, weight in vote.items())
+    return confusion[vote][k]
+
+
+def log_joint(
+    prior: Sequence[float],
+    votes: Sequence[int | dict[int, float]],
+    confusions: Sequence[Matrix],
+) -> list[float]:
+    """log p(y=k) + Σ_t log π^t(ŷ^t, k); −∞ where the prior rules a class out."""
+    joint = [math.log(p) if p > 0 else -math.inf for p in prior]
+    for vote, confusion in zip(votes, confusions, strict=True):
+        if vote == NONE or vote == {}:
+            continue
+        for k in range(len(prior)):
+            joint[k] += math.log(likelihood(vote, confusion, k))
+    return joint
+
+
+def belief(joint: Sequence[float]) -> list[float]:
+    highest = max(joint)
+    weights = [math.exp(value - highest) for value in joint]
+    return [weight / math.fsum(weights) for weight in weights]
+
+
+def entropy(probabilities: Sequence[float]) -> float:
+    return -math.fsum(p * math.log(p) for p in probabilities if p > 0)
+
+
+def most_believed(joint: Sequence[float], votes: Sequence[int], stored: int = NONE) -> int:
+    tied = [k for k in range(len(joint)) if joint[k] == max(joint)]
+    if stored in tied:
+        return stored
+    for vote in reversed(votes):
+        if vote in tied:
+            return vote
+    return tied[0]
+
+
+# Selection
+
+
+def row_hash(row: int) -> int:
+    mask = 2**64 - 1
+    mixed = (row + 0x9E3779B97F4A7C15) & mask
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & mask
+    return mixed ^ (mixed >> 31)
+
+
+def budgeted(fraction: float, eligible: int) -> int:
+    return min(eligible, math.floor(fraction * eligible + 0.5))
+
+
+def choose(
+    score: Sequence[float], eligible: Sequence[bool], first: Sequence[bool], evaluations: int
+) -> list[int]:
+    rows = [row for row in range(len(score)) if eligible[row]]
+    rows.sort(key=lambda row: (not first[row], -score[row], row_hash(row)))
+    return sorted(rows[:evaluations])
+
+
+def assert_as_good(
+    rows: Sequence[int],
+    own: Sequence[int],
+    score: Sequence[float],
+    eligible: Sequence[bool],
+    first: Sequence[bool],
+) -> None:
+    """Another choice may differ from our own only among scores that are equal up to rounding."""
+    assert len(set(rows)) == len(rows) == len(own)
+    assert all(eligible[row] for row in rows)
+    assert sum(first[row] for row in rows) == sum(first[row] for row in own)
+    for theirs, ours in zip(
+        sorted((first[row], score[row]) for row in rows),
+        sorted((first[row], score[row]) for row in own),
+        strict=True,
+    ):
+        assert math.isclose(theirs[1], ours[1], rel_tol=1e-9, abs_tol=1e-9)
+
+
+# Rules
+
+
+def majority(votes: Sequence[int]) -> int:
+    cast = [vote for vote in votes if vote != NONE]
+    if not cast:
+        return NONE
+    most = max(cast.count(vote) for vote in cast)
+    return next(vote for vote in reversed(cast) if cast.count(vote) == most)
+
+
+@dataclass
+class Item:
+    """One item's story so far."""
+
+    votes: list[int]
+    label: int = NONE
+    probabilities: list[float] | None = None
+    entropy: float = 0.0
+
+
+def decide(
+    rule: str,
+    *,
+    label: int,
+    vote: int,
+    best: int,
+    probabilities: Sequence[float],
+    entropy_before: float,
+    entropy_after: float,
+    votes: Sequence[int],
+    truth: int,
+) -> int:
+    if label == NONE:
+        return vote
+    if rule == "replace":
+        return vote
+    if rule == "majority-vote":
+        return majority(votes)
+    if rule == "max-belief":
+        return best
+    if rule == "max-belief-min-entropy":
+        return best if entropy_after < entropy_before else label
+    if rule == "oracle":
+        return vote if label != truth and vote == truth else label
+    ratio, _, neutral = rule.removeprefix("cost-ratio:").partition(",neutral=")
+    if best == label:
+        return label
+    new, old = probabilities[best], probabilities[label]
+    worth = new - float(ratio) * old - float(neutral or 0) * (1 - new - old)
+    return best if worth > 0 else label
+
+
+# Metrics
+
+
+def flips(truth: Sequence[int], before: Sequence[int], after: Sequence[int]) -> dict[str, int]:
+    counted = {"negative": 0, "positive": 0, "neutral": 0}
+    for true, old, new in zip(truth, before, after, strict=True):
+        if old in (NONE, new):
+            continue
+        if old == true:
+            counted["negative"] += 1
+        elif new == true:
+            counted["positive"] += 1
+        else:
+            counted["neutral"] += 1
+    return counted
+
+
+def accuracy(truth: Sequence[int], labels: Sequence[int]) -> float:
+    return sum(true == label for true, label in zip(truth, labels, strict=True)) / len(truth)
+
+
+def btc(truth: Sequence[int], before: Sequence[int], after: Sequence[int]) -> float | None:
+    rows = list(zip(truth, before, after, strict=True))
+    were_right = [row for row in rows if row[1] == row[0]]
+    if not were_right:
+        return None
+    return sum(true == new for true, _, new in were_right) / len(were_right)
+
+
+def bec(truth: Sequence[int], before: Sequence[int], after: Sequence[int]) -> float | None:
+    rows = list(zip(truth, before, after, strict=True))
+    are_wrong = [row for row in rows if row[2] != row[0]]
+    if not are_wrong:
+        return None
+    return sum(true != old for true, old, _ in are_wrong) / len(are_wrong)
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+# A whole replay of one rule
+
+
+def replay(
+    truth: Sequence[int],
+    votes: Sequence[Sequence[int]],
+    confusions: Sequence[Matrix],
+    *,
+    prior: Sequence[float],
+    fraction: float,
+    rule: str,
+    chosen: Sequence[Sequence[int]] | None = None,
+) -> dict[str, Any]:
+    """Entropy selection; returns the metrics of a result row, rates as fractions.
+
+    ``chosen``: rows another implementation chose; checked to be a highest choice, then followed.
+    """
+    items = [Item([]) for _ in truth]
+    for item in items:
+        item.probabilities = list(prior)
+        item.entropy = entropy(prior)
+    history: list[list[int]] = []
+    spent, expected_nf, expected_pf = [], 0.0, 0.0
+    for step, cast in enumerate(votes):
+        eligible = [vote != NONE for vote in cast]
+        budget = sum(eligible) if step == 0 else budgeted(fraction, sum(eligible))
+        unvoted = [all(vote == NONE for vote in item.votes) for item in items]
+        score = [item.entropy for item in items]
+        rows = choose(score, eligible, unvoted, budget)
+        if chosen is not None:
+            assert_as_good(chosen[step], rows, score, eligible, unvoted)
+            rows = list(chosen[step])
+        for row, item in enumerate(items):
+            item.votes.append(cast[row] if row in rows else NONE)
+        for row in rows:
+            item = items[row]
+            joint = log_joint(prior, item.votes, confusions[: step + 1])
+            now = belief(joint)
+            after = decide(
+                rule,
+                label=item.label,
+                vote=cast[row],
+                best=most_believed(joint, item.votes, item.label),
+                probabilities=now,
+                entropy_before=item.entropy,
+                entropy_after=entropy(now),
+                votes=item.votes,
+                truth=truth[row],
+            )
+            if step > 0 and item.label not in (NONE, after):
+                expected_nf += now[item.label]
+                expected_pf += now[after]
+            item.label, item.probabilities, item.entropy = after, now, entropy(now)
+        history.append([item.label for item in items])
+        spent.append(len(rows))
+    pairs = list(pairwise(history))
+    total = [flips(truth, before, after) for before, after in pairs]
+    negative = sum(step["negative"] for step in total)
+    positive = sum(step["positive"] for step in total)
+    believed = [
+        item.probabilities[item.label] if item.probabilities and item.label != NONE else 0.0
+        for item in items
+    ]
+    return {
+        "labels": history[-1],
+        "evaluations": sum(spent[1:]),
+        "accuracy": accuracy(truth, history[-1]),
+        "delta_accuracy": accuracy(truth, history[-1]) - accuracy(truth, history[0]),
+        "mean_accuracy": mean([accuracy(truth, labels) for labels in history[1:]]),
+        "negative_flips": negative,
+        "positive_flips": positive,
+        "neutral_flips": sum(step["neutral"] for step in total),
+        "nfr": negative / (len(truth) * len(pairs)) if pairs else None,
+        "pf_nf": positive / negative if negative else None,
+        "btc": mean([btc(truth, before, after) for before, after in pairs]),
+        "bec": mean([bec(truth, before, after) for before, after in pairs]),
+        "expected_accuracy": sum(believed) / len(believed),
+        "expected_negative_flips": expected_nf,
+        "expected_positive_flips": expected_pf,
+    }

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posterity import Budget
+from posterity.errors import InvalidParameter
+from tests import naive
+
+
+@pytest.mark.parametrize(
+    ("written", "evaluations"),
+    [
+        (0, 0),
+        (7, 7),
+        (1000, 200),
+        (np.int64(7), 7),
+        (0.1, 20),
+        (1.0, 200),
+        (np.float32(0.5), 100),
+        ("10%", 20),
+        ("0.5%", 1),
+        ("100%", 200),
+        (" 15 % ", 30),
+        ("0.1", 20),
+        ("1.0", 200),
+        ("1", 1),
+        ("50", 50),
+    ],
+)
+def test_budgets_as_users_write_them(written: Any, evaluations: int) -> None:
+    assert Budget.of(written).evaluations(200) == evaluations
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(-1, "-1", "-5%", "110%", 1.1, "1.5", "abc", "", "%", "ten%", "nan", "inf%"),
+        *(float("nan"), float("inf"), True, None),
+    ],
+)
+def test_impossible_budgets_say_what_is_allowed(written: Any) -> None:
+    with pytest.raises(InvalidParameter, match=r"'budget' must be a count.*fraction.*percentage"):
+        Budget.of(written)
+
+
+@given(st.floats(0, 1), st.integers(0, 10**9))
+def test_fractions_round_half_up(fraction: float, eligible: int) -> None:
+    budget = Budget.of(fraction)
+    assert budget.evaluations(eligible) == naive.budgeted(fraction, eligible) <= eligible
+
+
+def test_the_text_reads_back() -> None:
+    for budget in (Budget.of("12.5%"), Budget.of(42)):
+        assert Budget.of(str(budget)) == budget
+
+
+def test_a_count_as_share() -> None:
+    assert Budget.of(50).share(200) == 0.25
+    assert Budget.of("30%").share(200) == 0.3

@@ -1,0 +1,84 @@
+"""The documentation is run: Python blocks as doctests, commands in a shell, cli.md from --help."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from posterity.cli import cli
+from tests.conftest import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CLI_PAGE = ROOT / "docs" / "cli.md"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def with_blocks(language: str) -> list[Path]:
+    return [page for page in PAGES if blocks(page, language)]
+
+
+@pytest.mark.parametrize("page", with_blocks("python"), ids=lambda page: page.name)
+def test_python_blocks_run(page: Path) -> None:
+    source = "\n".join(blocks(page, "python"))
+    parsed = doctest.DocTestParser().get_doctest(source, {}, page.name, str(page), 0)
+    assert parsed.examples
+    failed, _ = doctest.DocTestRunner(verbose=False).run(parsed)
+    assert failed == 0
+
+
+@pytest.mark.parametrize("page", with_blocks("console"), ids=lambda page: page.name)
+def test_commands_run(page: Path, tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    commands = re.findall(r"^\$ (.*)$", "\n".join(blocks(page, "console")), flags=re.MULTILINE)
+    assert commands
+    for command in commands:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def cli_page() -> str:
+    """docs/cli.md as --help tells it."""
+    parts = ["# Command line", "", "Generated from `--help` by `python -m tests.test_docs`.", ""]
+    parts += [
+        "Exit codes: 0 done, 1 refused or failed, 2 wrong usage. Errors are one paragraph on",
+        'stderr, or with `--json` an object `{"error": {"kind", "message", "hint"}}`.',
+        "",
+    ]
+    for name, command in sorted(cli.commands.items()):
+        context = click.Context(command, info_name=f"posterity {name}", max_content_width=100)
+        context.terminal_width = 100
+        parts += [f"## posterity {name}", "", "```text", command.get_help(context), "```", ""]
+    return "\n".join(parts)
+
+
+def test_the_command_line_page_is_current() -> None:
+    assert CLI_PAGE.read_text(encoding="utf-8") == cli_page(), "run python -m tests.test_docs"
+
+
+if __name__ == "__main__":
+    CLI_PAGE.write_text(cli_page(), encoding="utf-8")

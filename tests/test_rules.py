@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posterity import rules
+from posterity.errors import InvalidParameter, UnknownName
+from posterity.rules import CostRatio, Evidence, MaxBelief, Oracle, Replace
+from tests import naive
+
+NAMES = [
+    "replace",
+    "majority-vote",
+    "max-belief",
+    "max-belief-min-entropy",
+    "cost-ratio:1",
+    "cost-ratio:10",
+    "cost-ratio:2.5,neutral=0.5",
+    "oracle",
+]
+
+
+@given(st.sampled_from(NAMES), st.integers(2, 6), st.integers(1, 10), st.integers(0, 2**32 - 1))
+def test_rules_equal_naive(name: str, classes: int, items: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    probabilities = rng.dirichlet(np.full(classes, 0.5), size=items)
+    votes = rng.integers(0, classes, (4, items)).astype(np.int32)
+    label = rng.integers(-1, classes, items).astype(np.int32)
+    truth = rng.integers(0, classes, items).astype(np.int32)
+    before, after = rng.random(items), rng.random(items)
+    best = probabilities.argmax(axis=1).astype(np.int32)
+    each = np.arange(items)
+    decided = rules.decide(
+        rules.parse(name),
+        Evidence(
+            label=label,
+            vote=votes[-1],
+            best=best,
+            belief_best=probabilities[each, best],
+            belief_label=np.where(label == -1, 0, probabilities[each, label]),
+            entropy=after,
+            entropy_before=before,
+            majority=rules_majority(votes),
+            truth=truth,
+        ),
+    )
+    assert decided.dtype == np.int32
+    for item in range(items):
+        assert decided[item] == naive.decide(
+            name,
+            label=int(label[item]),
+            vote=int(votes[-1, item]),
+            best=int(best[item]),
+            probabilities=probabilities[item].tolist(),
+            entropy_before=before[item],
+            entropy_after=after[item],
+            votes=votes[:, item].tolist(),
+            truth=int(truth[item]),
+        )
+
+
+def rules_majority(votes: np.ndarray) -> np.ndarray:
+    return np.array([naive.majority(column) for column in votes.T.tolist()], dtype=np.int32)
+
+
+@given(st.floats(0.01, 1), st.floats(0.01, 100), st.integers(0, 2**32 - 1))
+def test_cost_ratio_is_the_papers_inequality(p_label: float, ratio: float, seed: int) -> None:
+    p_best = np.random.default_rng(seed).uniform(0, 1)
+    changed = CostRatio(ratio).decide(
+        Evidence(
+            label=np.array([0], dtype=np.int32),
+            vote=np.array([1], dtype=np.int32),
+            best=np.array([1], dtype=np.int32),
+            belief_best=np.array([p_best]),
+            belief_label=np.array([p_label]),
+        )
+    )
+    if abs(p_best / p_label - ratio) > 1e-9:
+        assert (changed[0] == 1) == (p_best / p_label > ratio)
+
+
+def test_a_neutral_cost_makes_rules_stricter() -> None:
+    evidence = Evidence(
+        label=np.array([0], dtype=np.int32),
+        vote=np.array([1], dtype=np.int32),
+        best=np.array([1], dtype=np.int32),
+        belief_best=np.array([0.4]),
+        belief_label=np.array([0.1]),
+    )
+    assert CostRatio(2).decide(evidence).tolist() == [1]
+    assert CostRatio(2, neutral=1).decide(evidence).tolist() == [0]
+
+
+def test_the_first_vote_becomes_the_label_under_every_rule() -> None:
+    for name in NAMES:
+        evidence = Evidence(
+            label=np.array([-1], dtype=np.int32),
+            vote=np.array([2], dtype=np.int32),
+            best=np.array([1], dtype=np.int32),
+            belief_best=np.array([0.9]),
+            belief_label=np.array([0.0]),
+            entropy=np.array([1.0]),
+            entropy_before=np.array([0.5]),
+            majority=np.array([1], dtype=np.int32),
+            truth=np.array([0], dtype=np.int32),
+        )
+        assert rules.decide(rules.parse(name), evidence).tolist() == [2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_read_back(name: str) -> None:
+    assert str(rules.parse(name)) == name
+    assert isinstance(rules.parse(name), rules.Rule)
+
+
+def test_members_pass_through() -> None:
+    assert rules.parse(Replace()) == Replace()
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("cost-rato:5", UnknownName, "Did you mean 'cost-ratio'"),
+        ("nonsense", UnknownName, "known are: replace"),
+        ("cost-ratio", InvalidParameter, "cost-ratio:C"),
+        ("cost-ratio:", InvalidParameter, "number C above 0"),
+        ("cost-ratio:0", InvalidParameter, "'cost ratio' must be a finite number above 0; got 0.0"),
+        ("cost-ratio:-2", InvalidParameter, "above 0; got -2.0"),
+        ("cost-ratio:nan", InvalidParameter, "finite"),
+        ("cost-ratio:inf", InvalidParameter, "finite"),
+        ("cost-ratio:ten", InvalidParameter, "got 'ten'"),
+        ("cost-ratio:10,neutral=-1", InvalidParameter, "'neutral'"),
+        ("cost-ratio:10,neutral=x", InvalidParameter, "neutral=C0"),
+        ("cost-ratio:10,typo=1", InvalidParameter, "takes only neutral; got 'typo'"),
+        ("cost-ratio:10,20", InvalidParameter, "two values"),
+        ("cost-ratio:10+confirm", InvalidParameter, r"\+confirm"),
+        ("replace:3", InvalidParameter, "takes no value"),
+    ],
+)
+def test_bad_rules_are_refused(text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        rules.parse(text)
+
+
+@pytest.mark.parametrize(("rule", "field"), [(MaxBelief(), "best"), (Oracle(), "truth")])
+def test_evidence_that_is_lacking_is_named(rule: Any, field: str) -> None:
+    label = np.array([0], dtype=np.int32)
+    with pytest.raises(InvalidParameter, match=f"'{rule}' needs '{field}'"):
+        rule.decide(Evidence(label=label, vote=label))
