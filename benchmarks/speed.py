@@ -68,7 +68,7 @@ def whole_arrays(log_joint: Floats, votes: Codes, log_confusion: Floats) -> Floa
 
 def folding() -> Iterable[str]:
     """One model's votes folded into the beliefs of many items."""
-    yield "| classes | items | Posterity | whole arrays | plain loops | whole ÷ ours | loops ÷ ours|"
+    yield "| classes | items | Posterity | whole arrays | plain loops | whole/ours | loops/ours |"
     yield "|---:|---:|---:|---:|---:|---:|---:|"
     rng = np.random.default_rng(0)
     for classes, items in ((10, 200_000), (100, 100_000), (1000, 20_000)):

@@ -54,6 +54,15 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    command = [sys.executable, "-m", "posterity", "demo"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (shown,) = blocks(ROOT / "README.md", "text")
+    assert [line.rstrip() for line in shown.splitlines() if line.strip()] == [
+        line.rstrip() for line in printed.splitlines() if line.strip()
+    ]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
@@ -69,9 +78,9 @@ def cli_page() -> str:
         'stderr, or with `--json` an object `{"error": {"kind", "message", "hint"}}`.',
         "",
     ]
+    parent = click.Context(cli, info_name="posterity", **cli.context_settings)
     for name, command in sorted(cli.commands.items()):
-        context = click.Context(command, info_name=f"posterity {name}", max_content_width=100)
-        context.terminal_width = 100
+        context = click.Context(command, info_name=name, parent=parent, terminal_width=100)
         parts += [f"## posterity {name}", "", "```text", command.get_help(context), "```", ""]
     return "\n".join(parts)
 

@@ -123,7 +123,7 @@ def soft(folder: Path, seeds: int) -> Results:
                 seeds=seeds,
                 votes=votes,
                 confusion=ESTIMATORS,
-                budgets=FEW_BUDGETS,
+                budgets=BUDGETS,
                 rules=RULES,
             )
         )

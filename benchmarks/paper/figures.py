@@ -27,7 +27,8 @@ COLOURS = {
     "oracle": "#000000",
 }
 DRAWN = [rule for rule in COLOURS if rule != "oracle"]
-FEWER = ["replace", "majority-vote", "max-belief", "cost-ratio:2", "cost-ratio:10"]
+WIDTHS = {"replace": 3.2, "max-belief": 3.2}
+"""Drawn first and wide, so that they show where Majority or MBME lies on top of them."""
 STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -61,10 +62,14 @@ def evolution(steps: Sequence[Row], path: Path) -> None:
         _save(figure, path, DRAWN)
 
 
+Panels = dict[str, tuple[dict[str, str], dict[str, str]]]
+"""Title → the settings drawn solid and dashed."""
+
+
 def frontier(
     rows: Sequence[Row],
     path: Path,
-    panels: dict[str, tuple[dict[str, object], dict[str, object] | None]],
+    panels: Panels,
     *,
     scale: dict[str, float] | None = None,
 ) -> None:
@@ -79,8 +84,7 @@ def frontier(
         for axis, (title, (solid, dashed)) in zip(axes[0], panels.items(), strict=True):
             for rule in DRAWN:
                 for setting, style in ((solid, "-"), (dashed, "--")):
-                    if setting is not None:
-                        _frontier(axis, where(rows, rule=rule, **setting), rule, style, scale or {})
+                    _frontier(axis, where(rows, rule=rule, **setting), rule, style, scale or {})
             axis.set_xscale("log")
             axis.set_xlabel("Σ negative flips")
             axis.set_title(title)
@@ -143,10 +147,11 @@ def entropies(histogram: Sequence[Row], path: Path) -> None:
 def _evolve(axis: Axes, steps: Sequence[Row], key: str, rule: str) -> None:
     if key == "negative_flips":
         axis.set_yscale("log")
-        values: Any = cumulated(steps, key)[1:]
+        # No flips yet has no place on a logarithmic axis.
+        values: Any = [flips or None for flips in cumulated(steps, key)[1:]]
     else:
         values = curve(steps, key)[1:]
-    axis.plot(range(1, len(values) + 1), values, color=COLOURS[rule], lw=1.5)
+    axis.plot(range(1, len(values) + 1), values, color=COLOURS[rule], lw=WIDTHS.get(rule, 1.3))
 
 
 def _frontier(
