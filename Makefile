@@ -35,10 +35,10 @@ lint: $(VENV)/.installed
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed
-	$(BIN)/python -m benchmarks.speed --recordings $(POSTERITY_RECORDINGS)
+	$(BIN)/python -m benchmarks.speed --recordings "$(POSTERITY_RECORDINGS)"
 
 paper: $(VENV)/.installed
-	$(BIN)/python -m benchmarks.paper --recordings $(POSTERITY_RECORDINGS)
+	$(BIN)/python -m benchmarks.paper --recordings "$(POSTERITY_RECORDINGS)"
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from decimal import Decimal
 from typing import Any
 
 Matrix = Sequence[Sequence[float]]
@@ -48,7 +48,32 @@ def full(counts: Sequence[Sequence[int]]) -> list[list[float]]:
     return table
 
 
+def spread(accuracies: Sequence[float]) -> list[list[float]]:
+    classes = len(accuracies)
+    return [
+        [accuracies[k] if i == k else (1 - accuracies[k]) / (classes - 1) for k in range(classes)]
+        for i in range(classes)
+    ]
+
+
+def floored(table: Matrix, floor: float) -> list[list[float]]:
+    raised = [[max(value, floor) for value in row] for row in table]
+    total = [sum(row[k] for row in raised) for k in range(len(raised))]
+    return [[row[k] / total[k] for k in range(len(row))] for row in raised]
+
+
 # Beliefs
+
+
+def labelled_prior(truth: Sequence[int], classes: int) -> list[float]:
+    counts = [max(list(truth).count(k), 0.5) for k in range(classes)]
+    return [count / sum(counts) for count in counts]
+
+
+def top(probabilities: Sequence[float], m: int) -> dict[int, float]:
+    ranked = sorted(range(len(probabilities)), key=lambda k: (-probabilities[k], k))[:m]
+    kept = sum(probabilities[k] for k in ranked)
+    return {k: probabilities[k] / kept for k in ranked} if kept else {}
 
 
 def likelihood(vote: int | dict[int, float], confusion: Matrix, k: int) -> float:
@@ -103,8 +128,14 @@ def row_hash(row: int) -> int:
     return mixed ^ (mixed >> 31)
 
 
+def random_score(seed: int, step: int, row: int) -> float:
+    mask = 2**64 - 1
+    key = row_hash((row_hash(seed) + step) & mask)
+    return (row_hash(key ^ row_hash(row)) >> 11) / 2**53
+
+
 def budgeted(fraction: float, eligible: int) -> int:
-    return min(eligible, math.floor(fraction * eligible + 0.5))
+    return min(eligible, math.floor(Decimal(repr(fraction)) * eligible + Decimal("0.5")))
 
 
 def choose(
@@ -150,9 +181,9 @@ class Item:
     """One item's story so far."""
 
     votes: list[int]
+    probabilities: list[float]
+    entropy: float
     label: int = NONE
-    probabilities: list[float] | None = None
-    entropy: float = 0.0
 
 
 def decide(
@@ -241,31 +272,38 @@ def replay(
     fraction: float,
     rule: str,
     chosen: Sequence[Sequence[int]] | None = None,
+    random_seed: int | None = None,
+    soft: Sequence[Sequence[dict[int, float]]] | None = None,
 ) -> dict[str, Any]:
     """Entropy selection; returns the metrics of a result row, rates as fractions.
 
     ``chosen``: rows another implementation chose; checked to be a highest choice, then followed.
+    ``random_seed``: random selection instead. ``soft``: each model's weights on each item.
     """
-    items = [Item([]) for _ in truth]
-    for item in items:
-        item.probabilities = list(prior)
-        item.entropy = entropy(prior)
-    history: list[list[int]] = []
-    spent, expected_nf, expected_pf = [], 0.0, 0.0
+    items = [Item([], entropy=entropy(prior), probabilities=list(prior)) for _ in truth]
+    labels = [NONE] * len(truth)
+    steps: list[dict[str, Any]] = []
     for step, cast in enumerate(votes):
         eligible = [vote != NONE for vote in cast]
         budget = sum(eligible) if step == 0 else budgeted(fraction, sum(eligible))
         unvoted = [all(vote == NONE for vote in item.votes) for item in items]
         score = [item.entropy for item in items]
+        if random_seed is not None:
+            score = [random_score(random_seed, step, row) for row in range(len(items))]
         rows = choose(score, eligible, unvoted, budget)
         if chosen is not None:
             assert_as_good(chosen[step], rows, score, eligible, unvoted)
             rows = list(chosen[step])
+        expected_nf = expected_pf = 0.0
         for row, item in enumerate(items):
             item.votes.append(cast[row] if row in rows else NONE)
-        for row in rows:
-            item = items[row]
-            joint = log_joint(prior, item.votes, confusions[: step + 1])
+            if row not in rows:
+                continue
+            weighed: list[int | dict[int, float]] = [
+                vote if soft is None or vote == NONE else soft[t][row]
+                for t, vote in enumerate(item.votes)
+            ]
+            joint = log_joint(prior, weighed, confusions[: step + 1])
             now = belief(joint)
             after = decide(
                 rule,
@@ -278,34 +316,51 @@ def replay(
                 votes=item.votes,
                 truth=truth[row],
             )
-            if step > 0 and item.label not in (NONE, after):
+            if item.label not in (NONE, after):
                 expected_nf += now[item.label]
                 expected_pf += now[after]
             item.label, item.probabilities, item.entropy = after, now, entropy(now)
-        history.append([item.label for item in items])
-        spent.append(len(rows))
-    pairs = list(pairwise(history))
-    total = [flips(truth, before, after) for before, after in pairs]
-    negative = sum(step["negative"] for step in total)
-    positive = sum(step["positive"] for step in total)
-    believed = [
-        item.probabilities[item.label] if item.probabilities and item.label != NONE else 0.0
-        for item in items
-    ]
+        before, labels = labels, [item.label for item in items]
+        counted = flips(truth, before, labels)
+        believed = [item.probabilities[item.label] if item.label != NONE else 0.0 for item in items]
+        steps.append(
+            {
+                "evaluations": len(rows),
+                "accuracy": accuracy(truth, labels),
+                "delta_accuracy": accuracy(truth, labels) - (steps or [{}])[0].get("accuracy", 0),
+                "negative_flips": counted["negative"],
+                "positive_flips": counted["positive"],
+                "neutral_flips": counted["neutral"],
+                "btc": btc(truth, before, labels),
+                "bec": bec(truth, before, labels),
+                "expected_accuracy": sum(believed) / len(believed),
+                "expected_negative_flips": expected_nf,
+                "expected_positive_flips": expected_pf,
+            }
+        )
+    steps[0]["delta_accuracy"] = 0.0
+    later = steps[1:]
+
+    def total(key: str) -> float:
+        return float(sum(step[key] for step in later))
+
     return {
-        "labels": history[-1],
-        "evaluations": sum(spent[1:]),
-        "accuracy": accuracy(truth, history[-1]),
-        "delta_accuracy": accuracy(truth, history[-1]) - accuracy(truth, history[0]),
-        "mean_accuracy": mean([accuracy(truth, labels) for labels in history[1:]]),
-        "negative_flips": negative,
-        "positive_flips": positive,
-        "neutral_flips": sum(step["neutral"] for step in total),
-        "nfr": negative / (len(truth) * len(pairs)) if pairs else None,
-        "pf_nf": positive / negative if negative else None,
-        "btc": mean([btc(truth, before, after) for before, after in pairs]),
-        "bec": mean([bec(truth, before, after) for before, after in pairs]),
-        "expected_accuracy": sum(believed) / len(believed),
-        "expected_negative_flips": expected_nf,
-        "expected_positive_flips": expected_pf,
+        "labels": labels,
+        "steps": steps,
+        "evaluations": total("evaluations"),
+        "accuracy": steps[-1]["accuracy"],
+        "delta_accuracy": steps[-1]["accuracy"] - steps[0]["accuracy"],
+        "mean_accuracy": mean([step["accuracy"] for step in later]),
+        "negative_flips": total("negative_flips"),
+        "positive_flips": total("positive_flips"),
+        "neutral_flips": total("neutral_flips"),
+        "nfr": total("negative_flips") / (len(truth) * len(later)) if later else None,
+        "pf_nf": (
+            total("positive_flips") / total("negative_flips") if total("negative_flips") else None
+        ),
+        "btc": mean([step["btc"] for step in later]),
+        "bec": mean([step["bec"] for step in later]),
+        "expected_accuracy": steps[-1]["expected_accuracy"],
+        "expected_negative_flips": total("expected_negative_flips"),
+        "expected_positive_flips": total("expected_positive_flips"),
     }

@@ -26,6 +26,7 @@ from tests import naive
         ("0.5%", 1),
         ("100%", 200),
         (" 15 % ", 30),
+        ("1e-1", 20),
         ("0.1", 20),
         ("1.0", 200),
         ("1", 1),
@@ -54,9 +55,17 @@ def test_fractions_round_half_up(fraction: float, eligible: int) -> None:
     assert budget.evaluations(eligible) == naive.budgeted(fraction, eligible) <= eligible
 
 
-def test_the_text_reads_back() -> None:
-    for budget in (Budget.of("12.5%"), Budget.of(42)):
-        assert Budget.of(str(budget)) == budget
+@given(st.one_of(st.floats(0, 1), st.integers(0)))
+def test_the_text_reads_back(given: float) -> None:
+    assert Budget.of(str(Budget.of(given))) == Budget.of(given)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"count": -1}, {"fraction": 2.0}, {"count": 1, "fraction": 0.1}]
+)
+def test_budgets_made_directly_are_checked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter, match="'budget'"):
+        Budget(**wrong)
 
 
 def test_a_count_as_share() -> None:

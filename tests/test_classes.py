@@ -71,10 +71,17 @@ def test_appending_keeps_codes() -> None:
         grown.extend(["a"])
 
 
-@pytest.mark.parametrize("code", [-2, 2])
-def test_codes_out_of_range_are_refused(code: int) -> None:
-    with pytest.raises(InvalidData, match="between"):
+@pytest.mark.parametrize("code", [-2, 2, 0.5, True])
+def test_codes_out_of_range_are_refused(code: Any) -> None:
+    with pytest.raises(InvalidData, match=r"between|integer"):
         Classes(["a", "b"]).decode([code])
+
+
+def test_one_text_is_not_a_list_of_names() -> None:
+    with pytest.raises(InvalidParameter, match="not one text"):
+        Classes("abc")
+    with pytest.raises(InvalidData, match="not one text"):
+        Classes(["a", "b"]).encode("ab")
 
 
 def test_a_model_with_fewer_classes_maps_by_name() -> None:
@@ -89,8 +96,10 @@ def test_classes_without_a_home_are_named() -> None:
         ClassMap.between(theirs, ours)
     with pytest.raises(InvalidData, match="other"):
         ClassMap.between(theirs, ours, other="other")
-    with pytest.raises(InvalidParameter, match="rename"):
+    with pytest.raises(InvalidParameter, match="from the model's classes; got 'eft'"):
         ClassMap.between(theirs, ours, rename={"eft": "dog"})
+    with pytest.raises(InvalidParameter, match="to our classes; got 'dgo'"):
+        ClassMap.between(theirs, ours, rename={"newt": "dgo"}, other="dog")
 
 
 def test_booleans_are_not_taken_for_integers() -> None:
@@ -103,4 +112,8 @@ def test_booleans_are_not_taken_for_integers() -> None:
 def test_a_models_votes_out_of_range_are_refused() -> None:
     mapped = ClassMap.between(Classes(["a", "b"]), Classes(["a", "b", "c"]))
     with pytest.raises(InvalidData, match="between"):
-        mapped.votes(np.array([2], dtype=np.int32))
+        mapped.votes([2])
+    with pytest.raises(InvalidData, match="integer class codes"):
+        mapped.votes([True])
+    with pytest.raises(InvalidData, match=r"shape \(items, 2\)"):
+        mapped.probabilities([[0.2, 0.3, 0.5]])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Confusion, confusion, priors
+from posterity import Classes, Confusion, confusion, priors
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from tests import naive
 
@@ -54,6 +54,25 @@ def test_certainty_is_never_taken_literally(accuracy: Any) -> None:
     np.testing.assert_allclose(sure.probabilities.sum(axis=0), 1, rtol=1e-12)
 
 
+@given(st.integers(2, 9), st.floats(0, 1))
+def test_one_accuracy_equals_naive(classes: int, accuracy: float) -> None:
+    expected = naive.floored(naive.spread([accuracy] * classes), confusion.FLOOR)
+    stated = Confusion.from_accuracy(accuracy, classes=classes)
+    np.testing.assert_allclose(stated.probabilities, expected, rtol=1e-12)
+
+
+def test_classes_stand_for_their_number() -> None:
+    classes = Classes(["cat", "dog", "fox"])
+    assert Confusion.from_accuracy(0.5, classes=classes).classes == 3
+    assert len(priors.uniform(classes)) == 3
+
+
+@given(st.lists(st.integers(0, 4), min_size=1))
+def test_the_labelled_prior_equals_naive(truth: list[int]) -> None:
+    expected = naive.labelled_prior(truth, 5)
+    np.testing.assert_allclose(priors.labelled(truth, classes=5), expected, rtol=1e-15)
+
+
 def test_a_matrix_can_have_truth_in_rows() -> None:
     table = np.array([[0.9, 0.1], [0.3, 0.7]])
     by_rows = Confusion.from_matrix(table, truth="rows")
@@ -76,6 +95,10 @@ def test_a_matrix_can_have_truth_in_rows() -> None:
         (lambda: Confusion.from_counts([[0.5, 1], [0, 0]]), "whole numbers"),
         (lambda: Confusion.from_counts([[np.nan, 1], [0, 0]]), "whole numbers"),
         (lambda: Confusion.from_matrix([[np.nan, 1], [1, 0]]), "finite"),
+        (lambda: Confusion.from_matrix([["a", "b"], ["c", "d"]]), "must hold numbers"),
+        (lambda: Confusion.from_counts([[1, 2], [3]]), "no array"),
+        (lambda: Confusion(np.eye(2)), "above 0 everywhere"),
+        (lambda: Confusion(np.full((2, 2), 0.4)), "sum to one"),
         (lambda: Confusion.from_matrix([[-0.5, 1], [1.5, 0]]), "finite probabilities ≥ 0"),
     ],
 )
@@ -87,12 +110,23 @@ def test_bad_data_is_refused(call: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Confusion.from_pairs([0], [0], classes=1), "'classes' must be at least 2; got 1"),
-        (lambda: Confusion.from_accuracy(0.5, classes=1), "'classes' must be at least 2; got 1"),
-        (lambda: Confusion.from_counts([[3]]), "'classes' must be at least 2; got 1"),
+        (
+            lambda: Confusion.from_pairs([0], [0], classes=1),
+            "'classes' must be at least 2, as a number or as names; got 1",
+        ),
+        (
+            lambda: Confusion.from_accuracy(0.5, classes=1),
+            "'classes' must be at least 2, as a number or as names; got 1",
+        ),
+        (
+            lambda: Confusion.from_counts([[3]]),
+            "'classes' must be at least 2, as a number or as names; got 1",
+        ),
         (lambda: Confusion.from_accuracy(1.5, classes=3), "'accuracy' must be from 0 to 1"),
         (lambda: Confusion.from_accuracy(float("nan"), classes=3), "'accuracy'"),
         (lambda: Confusion.from_accuracy([0.5, 0.5], classes=3), "'accuracy'"),
+        (lambda: Confusion.from_accuracy("high", classes=3), "'accuracy'"),
+        (lambda: Confusion.from_accuracy(0.5, classes="abc"), "'classes' must be at least 2"),
         (lambda: Confusion.from_counts(np.eye(2), truth="sideways"), "'columns' or 'rows'"),  # type: ignore[arg-type]
     ],
 )

@@ -74,8 +74,8 @@ def cli_page() -> str:
     """docs/cli.md as --help tells it."""
     parts = ["# Command line", "", "Generated from `--help` by `python -m tests.test_docs`.", ""]
     parts += [
-        "Exit codes: 0 done, 1 refused or failed, 2 wrong usage. Errors are one paragraph on",
-        'stderr, or with `--json` an object `{"error": {"kind", "message", "hint"}}`.',
+        "Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted. Errors are one",
+        'paragraph on stderr, or with `--json` an object `{"error": {"kind", "message", "hint"}}`.',
         "",
     ]
     parent = click.Context(cli, info_name="posterity", **cli.context_settings)

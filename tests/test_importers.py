@@ -66,8 +66,9 @@ def test_one_test_set_into_one_file(imagenet: Path, tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="Did you mean 'val'"):
         import_recordings("imagenetv2", imagenet, tmp_path / "two.npz", test_set="vall")
     np.save(tmp_path / "truth.npy", np.array([0, 1, 2]))
+    truth = tmp_path / "truth.npy"
     with pytest.raises(InvalidParameter, match="leave out --truth"):
-        import_recordings("imagenetv2", imagenet, tmp_path, truth=tmp_path / "truth.npy")
+        import_recordings("imagenetv2", imagenet, tmp_path, test_set="val", truth=truth)
     assert not (tmp_path / "two.npz").exists()
 
 
@@ -88,6 +89,10 @@ def test_truth_from_elsewhere(cifar: Path, tmp_path: Path) -> None:
         import_recordings("cifar10.1", cifar, out, test_set="original")
     import_recordings("cifar10.1", cifar, out, test_set="original", truth=tmp_path / "truth.npy")
     assert Recording.load(out).truth.tolist() == [1, 2, 3]
+    with pytest.raises(InvalidParameter, match="name it with --set"):
+        import_recordings("cifar10.1", cifar, tmp_path, truth=tmp_path / "truth.npy")
+    with pytest.raises(InvalidParameter, match="'v6' has its own labels"):
+        import_recordings("cifar10.1", cifar, out, test_set="v6", truth=tmp_path / "truth.npy")
 
 
 def test_broken_clones_leave_nothing_behind(imagenet: Path, tmp_path: Path) -> None:
@@ -96,8 +101,14 @@ def test_broken_clones_leave_nothing_behind(imagenet: Path, tmp_path: Path) -> N
     np.save(votes, np.zeros((2, 5), dtype=int))
     with pytest.raises(InvalidRecording, match="'alexnet' has 2 votes for 3 items"):
         import_recordings("imagenetv2", imagenet, out)
+    np.save(votes, np.zeros((3, 5)))
+    with pytest.raises(InvalidData, match="one class code an item; got float64"):
+        import_recordings("imagenetv2", imagenet, out)
     votes.write_bytes(b"")
     with pytest.raises(InvalidData, match="not a NumPy array"):
+        import_recordings("imagenetv2", imagenet, out)
+    (imagenet / "data" / "datasets" / "val.json").write_text('{"image_filenames": [["a", "n9"]]}')
+    with pytest.raises(InvalidData, match="a name and a known wnid: KeyError"):
         import_recordings("imagenetv2", imagenet, out)
     (imagenet / "data" / "datasets" / "val.json").write_text("{")
     with pytest.raises(InvalidData, match=r"val\.json' is not JSON"):

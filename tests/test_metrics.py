@@ -52,9 +52,12 @@ def test_metrics_equal_naive(problem: tuple[list[int], list[list[int]]]) -> None
         assert getattr(run, name) == (None if expected is None else pytest.approx(expected))
     assert run.evaluations == 3 * len(pairs)
     assert run.steps == len(pairs)
+    negative = sum(step["negative"] for step in total)
+    positive = sum(step["positive"] for step in total)
     if pairs:
-        assert run.nfr == pytest.approx(run.flips.negative / len(truth) / len(pairs))
-    assert run.utility(5) == run.flips.positive - 5 * run.flips.negative
+        assert run.nfr == pytest.approx(negative / len(truth) / len(pairs))
+    assert run.pf_nf == (pytest.approx(positive / negative) if negative else None)
+    assert run.utility(5) == positive - 5 * negative
 
 
 def test_error_compatibility_divides_by_the_new_errors() -> None:
@@ -76,6 +79,8 @@ def test_expectations_without_truth() -> None:
     assert metrics.expected_accuracy(np.array([0.5, 1.0])) == 0.75
     flips = metrics.expected_flips(np.array([]), np.array([]))
     assert (flips.negative, flips.positive, flips.neutral) == (0, 0, 0)
+    flips = metrics.expected_flips([0.1, 0.2], [0.7, 0.5])
+    assert flips.neutral == pytest.approx(0.2 + 0.3)  # what neither label gets
 
 
 @pytest.mark.parametrize(
@@ -83,6 +88,9 @@ def test_expectations_without_truth() -> None:
     [
         (lambda: metrics.accuracy([0], [0, 1]), InvalidData, "truth has 1, labels has 2"),
         (lambda: metrics.accuracy([], []), InvalidData, "no items"),
+        (lambda: metrics.accuracy([-1], [-1]), InvalidData, "'truth' must hold class codes, 0"),
+        (lambda: metrics.accuracy(["cat"], ["cat"]), InvalidData, "class codes"),
+        (lambda: metrics.accuracy([0, 1], [[0], [1]]), InvalidData, "'labels' must hold"),
         (lambda: metrics.expected_accuracy(np.array([])), InvalidData, "no items"),
         (
             lambda: metrics.expected_flips(np.array([0.1]), np.array([])),

@@ -18,7 +18,7 @@ def imagenet() -> Recording:
 
 
 def test_one_split_of_imagenet_reproduces_the_paper(imagenet: Recording) -> None:
-    """One seed instead of five, so each bar is half as wide again as in `make paper`."""
+    """One seed instead of five, so the bars are half as wide again (BEC: two and a half times)."""
     budgets = ["10%", "30%", "100%"]
     rows = replay.run(imagenet, split=0.5, seed=0, budgets=budgets, rules=RULES).rows
     for bar in bars(rows):

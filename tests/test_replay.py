@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posterity import Recording, priors, replay, rules
+from posterity import Beliefs, Recording, priors, replay, rules
 from posterity.budget import Budget
 from posterity.errors import InvalidData, InvalidParameter, InvalidRecording, UnknownName
-from posterity.selectors import Entropy
+from posterity.selectors import Entropy, Random
 from tests import naive
 from tests.problems import Problem, problems, synthetic_recording
 
@@ -42,33 +42,82 @@ def recording() -> Recording:
     return synthetic_recording(items=400, classes=7, models=6, missing=1 / 3, seed=5)
 
 
+@dataclass(frozen=True)
+class Twin:
+    """The same replay, by plain loops, on the split of seed 3."""
+
+    recording: Recording
+    estimator: str = "full"
+    prior: str = "uniform"
+
+    def expect(self, rule: str, **options: Any) -> dict[str, Any]:
+        parts = replay.take_apart(self.recording, 0.5, seed=3)
+        classes = len(parts.labelled.classes)
+        estimate = {"diagonal": naive.diagonal, "full": naive.full}[self.estimator]
+        truth = parts.labelled.truth.tolist()
+        labelled = naive.labelled_prior(truth, classes)
+        soft = None
+        if parts.target.probabilities is not None:
+            each = parts.target.probabilities.astype(float)
+            each /= each.sum(axis=2, keepdims=True)
+            soft = [[naive.top(item.tolist(), classes) for item in model] for model in each]
+        return naive.replay(
+            parts.target.truth.tolist(),
+            parts.target.votes.tolist(),
+            [estimate(naive.count(truth, cast.tolist(), classes)) for cast in parts.labelled.votes],
+            prior=labelled if self.prior == "labelled" else [1 / classes] * classes,
+            rule=rule,
+            soft=soft,
+            **options,
+        )
+
+
+def assert_equal(row: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name, value in expected.items():
+        if name not in ("labels", "steps"):
+            scale = 100 if name in PERCENT else 1
+            wanted = None if value is None else pytest.approx(scale * value, rel=1e-9, abs=1e-9)
+            assert row[name] == wanted, name
+
+
 @pytest.mark.parametrize("estimator", ["diagonal", "full"])
 @pytest.mark.parametrize("fraction", [0.1, 0.3, 1.0])
 def test_a_replay_with_missing_votes_equals_naive(
     recording: Recording, estimator: str, fraction: float
 ) -> None:
-    rows = replay.run(
+    assert (recording.votes == -1).mean() == pytest.approx(1 / 3, abs=0.05)
+    results = replay.run(
         recording, confusion=estimator, budgets=fraction, rules=ALL_RULES, split=0.5, seed=3
-    ).rows
-    parts = replay.take_apart(recording, 0.5, seed=3)
-    estimate = {"diagonal": naive.diagonal, "full": naive.full}[estimator]
-    truth = parts.labelled.truth.tolist()
-    tables = [estimate(naive.count(truth, cast.tolist(), 7)) for cast in parts.labelled.votes]
-    assert (parts.target.votes == -1).mean() == pytest.approx(1 / 3, abs=0.05)
-    for rule, row in zip(ALL_RULES, rows, strict=True):
-        expected = naive.replay(
-            parts.target.truth.tolist(),
-            parts.target.votes.tolist(),
-            tables,
-            prior=[1 / 7] * 7,
-            fraction=fraction,
-            rule=rule,
-        )
-        expected.pop("labels")
-        for name, value in expected.items():
-            scale = 100 if name in PERCENT else 1
-            wanted = None if value is None else pytest.approx(scale * value, rel=1e-9, abs=1e-9)
-            assert row[name] == wanted, (rule, name)
+    )
+    for at, rule in enumerate(ALL_RULES):
+        expected = Twin(recording, estimator).expect(rule, fraction=fraction)
+        assert_equal(results.rows[at], expected)
+        for step, wanted in zip(results.steps[6 * at : 6 * at + 6], expected["steps"], strict=True):
+            assert_equal(step, wanted)
+
+
+def test_a_random_selection_equals_naive(recording: Recording) -> None:
+    for selector, seed in (("random", 3), ("random:7", 7)):
+        (row,) = replay.run(
+            recording, selector=selector, rules="max-belief", split=0.5, seed=3
+        ).rows
+        expected = Twin(recording).expect("max-belief", fraction=0.1, random_seed=seed)
+        assert_equal(row, expected)
+
+
+def test_soft_votes_and_a_labelled_prior_equal_naive() -> None:
+    skewed = synthetic_recording(items=300, classes=4, models=4, missing=0.0, seed=8)
+    skewed = skewed.take(np.flatnonzero((skewed.truth > 0) | (np.arange(300) % 5 == 0)))
+    rng = np.random.default_rng(1)
+    probabilities = rng.dirichlet(np.ones(4), size=skewed.votes.shape)
+    probabilities = (probabilities + np.eye(4)[skewed.votes]) / 2
+    soft = replace(skewed, probabilities=probabilities)
+    for rule in ("replace", "max-belief", "cost-ratio:2"):
+        options: dict[str, Any] = {"budgets": 0.3, "split": 0.5, "seed": 3, "rules": rule}
+        (row,) = replay.run(soft, votes="soft", prior="labelled", **options).rows
+        assert_equal(row, Twin(soft, prior="labelled").expect(rule, fraction=0.3))
+        (uniform,) = replay.run(soft, votes="soft", **options).rows
+        assert uniform["expected_accuracy"] != row["expected_accuracy"]
 
 
 @given(problems(max_classes=6, max_models=5, max_items=15), st.data())
@@ -108,11 +157,21 @@ def test_any_replay_equals_naive(problem: Problem, data: st.DataObject) -> None:
         assert steps[-1].shard.labels[at].label.tolist() == expected["labels"], rule
 
 
-def test_one_pass_serves_all_rules(recording: Recording) -> None:
+def test_one_pass_serves_all_rules(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    folds = []
+    fold = Beliefs.fold
+
+    def counted(*given: Any, **options: Any) -> None:
+        folds.append(1)
+        fold(*given, **options)
+
+    monkeypatch.setattr(Beliefs, "fold", counted)
     together = replay.run(recording, rules=ALL_RULES, seed=1).rows
+    assert len(folds) == len(recording.models)
     for rule, row in zip(ALL_RULES, together, strict=True):
         alone = replay.run(recording, rules=rule, seed=1).rows[0]
         assert alone | {"seconds": 0} == row | {"seconds": 0}
+        assert row["seconds"] > 0
 
 
 def test_zero_budget_changes_nothing(recording: Recording) -> None:
@@ -123,22 +182,58 @@ def test_zero_budget_changes_nothing(recording: Recording) -> None:
 
 
 def test_steps_stay_within_budget_and_no_vote_is_asked_for_twice(recording: Recording) -> None:
-    asked = np.zeros((len(recording.models), len(recording)), dtype=int)
-    budget = Budget.of(0.1)
-    for step in replay.walk(
-        recording,
-        replay.fit(recording, "full"),
-        prior=priors.uniform(7),
-        selector=Entropy(),
-        budget=budget,
-        rules=[rules.Replace()],
-    ):
-        asked[step.number, step.rows] += 1
-        if step.number > 0:
-            eligible = (recording.votes[step.number] != -1).sum()
-            assert len(step.rows) == budget.evaluations(eligible)
+    asked = np.zeros(recording.votes.shape, dtype=int)
+
+    class Counting(Recording):
+        """Counts every vote that is read, as a model would count its evaluations."""
+
+        def soft_votes(self, model: int) -> Any:
+            votes = super().soft_votes(model)
+
+            class Counted:
+                def __getitem__(self, rows: Any) -> Any:
+                    np.add.at(asked[model], rows, 1)
+                    return votes[rows]
+
+            return Counted()
+
+    certain = np.eye(7)[recording.votes]
+    fields = {name: getattr(recording, name) for name in ("classes", "models", "truth", "votes")}
+    list(
+        replay.walk(
+            Counting(**fields, probabilities=certain),
+            replay.fit(recording, "full"),
+            prior=priors.uniform(7),
+            selector=Entropy(),
+            budget=Budget.of("10%"),
+            rules=[rules.Replace()],
+            soft=True,
+        )
+    )
     assert asked.max() == 1
     assert (asked[recording.votes == -1] == 0).all()
+    recorded = (recording.votes != -1).sum(axis=1)
+    assert asked[0].sum() == recorded[0]
+    assert asked[1:].sum(axis=1).tolist() == [naive.budgeted(0.1, n) for n in recorded[1:].tolist()]
+
+
+def test_random_selection_differs_by_step_and_by_seed(recording: Recording) -> None:
+    def rows(seed: int) -> list[set[int]]:
+        steps = replay.walk(
+            recording,
+            replay.fit(recording, "full"),
+            prior=priors.uniform(7),
+            selector=Random(),
+            budget=Budget.of("30%"),
+            rules=[],
+            seed=seed,
+        )
+        return [set(step.rows.tolist()) for step in steps]
+
+    drawn = rows(1)
+    assert drawn == rows(1)
+    assert drawn[3] != drawn[4]
+    assert drawn[3] != rows(2)[3]
 
 
 def test_items_without_a_vote_come_first(recording: Recording) -> None:
@@ -163,38 +258,45 @@ def test_the_oracle_never_breaks_and_bounds_the_rest(recording: Recording) -> No
 
 
 def test_the_truth_is_hidden_from_everything_but_the_metrics(recording: Recording) -> None:
+    shown = []
+
+    class Spy:
+        def decide(self, evidence: rules.Evidence) -> Any:
+            shown.append(evidence.truth)
+            return evidence.label
+
+    deciding = [rules.parse(rule) for rule in ALL_RULES if rule != "oracle"]
     parts = replay.take_apart(recording, 0.5, seed=0)
     lied = replace(parts.target, truth=(parts.target.truth + 1) % 7)
-    labels = [
-        [
-            step.shard.labels[at].label.copy()
-            for step in replay.walk(
-                target,
-                replay.fit(parts.labelled, "full"),
-                prior=priors.uniform(7),
-                selector=Entropy(),
-                budget=Budget.of(0.3),
-                rules=[rules.parse(rule) for rule in ALL_RULES if rule != "oracle"],
-            )
-            for at in range(len(ALL_RULES) - 1)
-        ]
-        for target in (parts.target, lied)
-    ]
+    labels = []
+    for target in (parts.target, lied):
+        steps = replay.walk(
+            target,
+            replay.fit(parts.labelled, "full"),
+            prior=priors.uniform(7),
+            selector=Entropy(),
+            budget=Budget.of(0.3),
+            rules=[*deciding, Spy()],
+        )
+        last = list(steps)[-1]
+        labels.append([each.label for each in last.shard.labels])
     assert all((one == other).all() for one, other in zip(*labels, strict=True))
+    assert shown
+    assert all(truth is None for truth in shown)
 
 
 def test_rows_describe_themselves(recording: Recording) -> None:
     results = replay.run(
         recording,
-        budgets=["10%", 20],
-        rules=["max-belief", rules.CostRatio(5)],
+        budgets=["10%", 0.1, 30],
+        rules=["max-belief", rules.CostRatio(5), "cost-ratio:5.0"],
         selector=["entropy", "random"],
         seeds=2,
         seed=4,
     )
     assert len(results.rows) == 16
     assert list(results.rows[0]) == KEYS
-    assert {row["budget"] for row in results.rows} == {0.1, 20 / 200}
+    assert {row["budget"] for row in results.rows} == {0.1, 30 / 200}
     assert {row["rule"] for row in results.rows} == {"max-belief", "cost-ratio:5"}
     assert {row["seed"] for row in results.rows} == {4, 5}
     json.dumps(results.to_dict(), allow_nan=False)
@@ -216,8 +318,27 @@ def test_results_are_written_as_parquet(recording: Recording, tmp_path: Path) ->
     for key in KEYS:
         expected = results.rows[0][key]
         assert run[key] == (str(expected) if key == "split" else expected)
-    with pytest.raises(InvalidParameter, match="cannot be written"):
-        results.write(tmp_path / "no" / "folder.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["results.parquet"]
+
+
+def test_a_failed_write_keeps_what_was_there(
+    recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = replay.run(recording)
+    out = tmp_path / "results.parquet"
+    out.write_text("precious")
+
+    def full_disk(_: Any, where: Path) -> None:
+        where.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        results.write(out)
+    assert out.read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [out]
+    with pytest.raises(InvalidParameter, match="'out' must be a file"):
+        results.write(tmp_path)
 
 
 def test_results_print_as_a_table(recording: Recording) -> None:
@@ -225,6 +346,40 @@ def test_results_print_as_a_table(recording: Recording) -> None:
     assert "mean of 2 seeds" in text
     assert "replace" in text
     assert "–" in text  # the oracle's PF/NF
+    assert str(replay.Results()) == "no runs"
+
+
+def test_the_table_shows_means_and_the_ratio_of_sums() -> None:
+    shared: dict[str, Any] = {
+        "recording": "r",
+        "source": None,
+        "split": 0.5,
+        "order": "given",
+        "seed": 0,
+    }
+    shared |= {"prior": "uniform", "votes": "hard", "confusion": "full", "selector": "entropy"}
+    shared |= {"budget": 50 / 878, "rule": "replace", "n": 9, "models": ["[v1]", "[/v2]"]}
+    shared |= {"delta_accuracy": 0, "btc": None, "bec": 99, "expected_accuracy": 1}
+    best = {"accuracy": 70.0, "negative_flips": 0, "positive_flips": 8, "pf_nf": None}
+    worst = {"accuracy": 80.0, "negative_flips": 4, "positive_flips": 4, "pf_nf": 1.0}
+    rows = [shared | {"evaluations": 10} | seed for seed in (best, worst)]
+    text = str(replay.Results(rows))
+    assert "[v1] … [/v2]" in text  # names are not markup
+    (line,) = [line for line in text.splitlines() if "replace" in line]
+    # 12 positive over 4 negative flips: the seed without a negative flip counts too
+    assert line.split() == [
+        "5.695%",
+        "replace",
+        "75.0",
+        "+0.0",
+        "2",
+        "6",
+        "3.0",
+        "–",
+        "99.00",
+        "1.0",
+        "10",
+    ]
 
 
 def test_progress_counts_every_step(recording: Recording) -> None:
@@ -285,7 +440,7 @@ def test_priors_as_users_write_them(recording: Recording, tmp_path: Path) -> Non
     weights = {"class 0": 3, "class 1": 1}
     as_json, as_csv = tmp_path / "prior.json", tmp_path / "prior.csv"
     as_json.write_text(json.dumps(weights))
-    as_csv.write_text("class 0,3\nclass 1,1\n")
+    as_csv.write_text("\ufeffclass 0, 3\n\nclass 1,1\n\n", encoding="utf-8")
     rows = [
         replay.run(recording, prior=prior, budgets=1.0, rules="max-belief").rows[0]
         for prior in (str(as_json), str(as_csv), np.array([3.0, 1, 0, 0, 0, 0, 0]))
@@ -298,7 +453,15 @@ def test_priors_as_users_write_them(recording: Recording, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "not a prior"), ("[1, 2]", "not a prior"), ('{"cow": 1}', "'cow', which is no class")],
+    [
+        ("{", "not a prior"),
+        ("[1, 2]", "not a prior"),
+        ('{"class 0": "x"}', "not a prior"),
+        ('{"class 0": 1, "class 0": 2}', "names a class twice"),
+        ('{"class 0": -1}', "gives 'class 0' the weight -1"),
+        ('{"class 0": NaN}', "gives 'class 0' the weight nan"),
+        ('{"cow": 1}', "'cow', which is no class"),
+    ],
 )
 def test_bad_prior_files_are_named(
     recording: Recording, tmp_path: Path, content: str, message: str
@@ -326,7 +489,21 @@ def test_soft_votes_change_beliefs(recording: Recording) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"beliefs": "fancy"}, UnknownName, "no beliefs 'fancy'; known are: plain"),
+        ({"beliefs": "fancy"}, UnknownName, "no kind of beliefs 'fancy'; known are: plain"),
+        ({"selector": ["entropy", "x"], "budgets": 1.0}, UnknownName, "no selector"),
+        ({"budgets": ["10%", 20]}, InvalidParameter, "10% and 20 are the same share of 200"),
+        ({"rules": None}, InvalidParameter, "a name or a rule object"),
+        ({"rules": rules.Replace}, InvalidParameter, "a name or a rule object"),
+        ({"selector": 5}, InvalidParameter, "a name or a selector object"),
+        ({"split": [0.5]}, InvalidParameter, "'split'"),
+        ({"order": 3}, InvalidParameter, "'order'"),
+        ({"order": "random:²"}, InvalidParameter, "whole number"),
+        ({"seed": "x"}, InvalidParameter, "'seed' must be a whole number"),
+        ({"seed": 2**40}, InvalidParameter, "'seed' must be a whole number"),
+        ({"seeds": 1.5}, InvalidParameter, "'seeds'"),
+        ({"source": 5}, InvalidRecording, "'source' must be a recording or a path"),
+        ({"models": ["model 1", "model 1"]}, InvalidParameter, "each only once"),
+        ({"models": []}, InvalidParameter, "'models' must be at least one"),
         ({"votes": "firm"}, UnknownName, "hard, soft"),
         ({"confusion": "ful"}, UnknownName, "Did you mean 'full'"),
         ({"selector": "x"}, UnknownName, "no selector"),

@@ -7,9 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import rules
-from posterity.errors import InvalidParameter, UnknownName
-from posterity.rules import CostRatio, Evidence, MaxBelief, Oracle, Replace
+from posterity import Beliefs, Confusion, priors, rules
+from posterity.errors import InvalidData, InvalidParameter, UnknownName
+from posterity.rules import (
+    CostRatio,
+    Evidence,
+    MaxBelief,
+    MaxBeliefMinEntropy,
+    Oracle,
+    Replace,
+)
 from tests import naive
 
 NAMES = [
@@ -83,6 +90,49 @@ def test_cost_ratio_is_the_papers_inequality(p_label: float, ratio: float, seed:
         assert (changed[0] == 1) == (p_best / p_label > ratio)
 
 
+def test_what_is_just_not_enough_changes_nothing() -> None:
+    """The comparisons are strict: twice as likely is not more than twice as likely."""
+    label, best = np.array([0]), np.array([1])
+    even = Evidence(
+        label=label,
+        vote=best,
+        best=best,
+        belief_best=np.array([0.5]),
+        belief_label=np.array([0.25]),
+        entropy=np.array([0.7]),
+        entropy_before=np.array([0.7]),
+    )
+    assert CostRatio(2).decide(even).tolist() == [0]
+    assert CostRatio(1.99).decide(even).tolist() == [1]
+    assert MaxBeliefMinEntropy().decide(even).tolist() == [0]
+
+
+def test_a_missing_vote_keeps_the_label() -> None:
+    evidence = Evidence(label=[0, 1], vote=[-1, 2])  # type: ignore[arg-type]
+    assert rules.decide(Replace(), evidence).tolist() == [0, 2]
+
+
+def test_a_rule_must_decide_every_item() -> None:
+    class Lazy:
+        def decide(self, evidence: Evidence) -> np.ndarray:
+            return evidence.vote[:1]
+
+    with pytest.raises(InvalidData, match="decided has 1, label has 2"):
+        rules.decide(Lazy(), Evidence(label=np.array([0, 1]), vote=np.array([1, 1])))
+
+
+def test_evidence_can_come_from_beliefs() -> None:
+    beliefs = Beliefs(priors.uniform(3), items=2)
+    beliefs.fold([0, 1], Confusion.from_accuracy(0.6, classes=3))
+    before = beliefs.entropy([1])
+    beliefs.fold([2], Confusion.from_accuracy(0.9, classes=3), rows=[1])
+    evidence = Evidence.of(beliefs, rows=np.array([1]), label=[1], vote=[2], entropy_before=before)
+    assert evidence.best is not None
+    assert evidence.best.tolist() == [2]
+    assert evidence.belief_label == pytest.approx(beliefs.probabilities()[1, 1])
+    assert rules.decide(MaxBelief(), evidence).tolist() == [2]
+
+
 def test_a_neutral_cost_makes_rules_stricter() -> None:
     evidence = Evidence(
         label=np.array([0], dtype=np.int32),
@@ -111,7 +161,7 @@ def test_the_first_vote_becomes_the_label_under_every_rule() -> None:
         assert rules.decide(rules.parse(name), evidence).tolist() == [2]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "cost-ratio:1e+06", "cost-ratio:1234.5678"])
 def test_names_read_back(name: str) -> None:
     assert str(rules.parse(name)) == name
     assert isinstance(rules.parse(name), rules.Rule)
@@ -139,11 +189,20 @@ def test_members_pass_through() -> None:
         ("cost-ratio:10,20", InvalidParameter, "two values"),
         ("cost-ratio:10+confirm", InvalidParameter, r"\+confirm"),
         ("replace:3", InvalidParameter, "takes no value"),
+        ("cost-ratio:10,neutral=1,neutral=2", InvalidParameter, "'neutral' twice"),
+        (Replace, InvalidParameter, "a rule object"),
+        (5, InvalidParameter, "a name or a rule object"),
     ],
 )
-def test_bad_rules_are_refused(text: str, error: type[Exception], message: str) -> None:
+def test_bad_rules_are_refused(text: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         rules.parse(text)
+
+
+@pytest.mark.parametrize("ratio", ["10", None, True, float("inf"), 0, -1])
+def test_cost_ratios_are_numbers_above_zero(ratio: Any) -> None:
+    with pytest.raises(InvalidParameter, match="'cost ratio' must be a finite number above 0"):
+        CostRatio(ratio)
 
 
 @pytest.mark.parametrize(("rule", "field"), [(MaxBelief(), "best"), (Oracle(), "truth")])

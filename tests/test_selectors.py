@@ -27,6 +27,7 @@ def test_choice_equals_naive(data: st.DataObject) -> None:
     evaluations = data.draw(st.integers(0, items + 2))
     rows = choose(
         np.array(score),
+        rows=np.arange(items),
         eligible=np.array(eligible, dtype=bool),
         first=np.array(first, dtype=bool),
         evaluations=evaluations,
@@ -41,11 +42,14 @@ def test_hash_equals_naive(row: int) -> None:
 
 
 def test_random_depends_on_seed_and_step_alone() -> None:
-    def drawn(selector: Random, items: int, **which: int) -> np.ndarray:
-        return selector.score(Candidates(entropy=np.zeros(items), **which))
+    def drawn(selector: Random, items: int, start: int = 0, **which: int) -> np.ndarray:
+        rows = np.arange(start, start + items)
+        return selector.score(Candidates(entropy=np.zeros(items), rows=rows, **which))
 
     usual = drawn(Random(), 1000, step=1, seed=7)
+    assert usual.tolist() == [naive.random_score(7, 1, row) for row in range(1000)]
     assert (drawn(Random(), 10, step=1, seed=7) == usual[:10]).all()  # a growing dataset
+    assert (drawn(Random(), 10, start=500, step=1, seed=7) == usual[500:510]).all()  # a shard
     assert (drawn(Random(7), 1000, step=1, seed=99) == usual).all()  # its own seed wins
     for other in (drawn(Random(), 1000, step=2, seed=7), drawn(Random(), 1000, step=1, seed=8)):
         assert abs(np.corrcoef(usual, other)[0, 1]) < 0.1
@@ -54,7 +58,7 @@ def test_random_depends_on_seed_and_step_alone() -> None:
 
 
 def test_members_score_as_they_say() -> None:
-    candidates = Candidates(entropy=np.array([0.3, 0.1]))
+    candidates = Candidates(entropy=np.array([0.3, 0.1]), rows=np.arange(2))
     assert Entropy().score(candidates).tolist() == [0.3, 0.1]
     assert Everything().score(candidates).tolist() == [0.0, 0.0]
 
@@ -75,13 +79,17 @@ def test_members_pass_through() -> None:
         ("entrpy", UnknownName, "Did you mean 'entropy'"),
         ("", UnknownName, "known are: entropy, random, everything"),
         ("random:x", InvalidParameter, "whole number"),
+        ("random:²", InvalidParameter, "whole number"),
+        ("random:99999999999999999999999", InvalidParameter, "whole number"),
+        (Random, InvalidParameter, "a selector object"),
+        (5, InvalidParameter, "a name or a selector object"),
         ("random:-1", InvalidParameter, "whole number"),
         ("entropy:3", InvalidParameter, "takes no value"),
         ("entropy+confirm", InvalidParameter, "takes no modifier"),
         ("random:1,k=2", InvalidParameter, "takes no options"),
     ],
 )
-def test_unknown_names_are_refused(text: str, error: type[Exception], message: str) -> None:
+def test_unknown_names_are_refused(text: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         selectors.parse(text)
 
@@ -90,4 +98,35 @@ def test_unknown_names_are_refused(text: str, error: type[Exception], message: s
 def test_scores_must_be_finite(bad: Any) -> None:
     everyone = np.ones(2, dtype=bool)
     with pytest.raises(InvalidData, match="finite"):
-        choose(np.array([0.0, bad]), eligible=everyone, first=everyone, evaluations=1)
+        choose(
+            np.array([0.0, bad]),
+            rows=np.arange(2),
+            eligible=everyone,
+            first=everyone,
+            evaluations=1,
+        )
+
+
+def test_the_choice_goes_by_rows_not_by_positions() -> None:
+    everyone = np.ones(3, dtype=bool)
+    rows = np.array([70, 71, 72])
+    chosen = choose(
+        np.zeros(3), rows=rows, eligible=everyone, first=~everyone, evaluations=1
+    ).tolist()
+    assert chosen == [min(rows.tolist(), key=naive.row_hash)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"evaluations": -1}, "count ≥ 0"), ({"eligible": np.ones(1, dtype=bool)}, "eligible has 1")],
+)
+def test_impossible_choices_are_refused(changes: dict[str, Any], message: str) -> None:
+    everyone = np.ones(2, dtype=bool)
+    given: dict[str, Any] = {
+        "rows": np.arange(2),
+        "eligible": everyone,
+        "first": everyone,
+        "evaluations": 1,
+    }
+    with pytest.raises(ValueError, match=message):
+        choose(np.zeros(2), **(given | changes))

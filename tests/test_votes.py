@@ -20,6 +20,12 @@ def test_majority_equals_naive(models: int, items: int, classes: int, seed: int)
     assert majority(votes).tolist() == expected
 
 
+@pytest.mark.parametrize("votes", [[0, 1], [["a"], ["b"]], [[0.5]]])
+def test_a_majority_needs_codes(votes: Any) -> None:
+    with pytest.raises(InvalidData, match="'votes' must be codes"):
+        majority(votes)
+
+
 @pytest.mark.parametrize(
     ("codes", "message"),
     [
@@ -66,9 +72,28 @@ def test_soft_votes_keep_the_heaviest(classes: int, items: int, data: st.DataObj
     assert soft.weights.sum(axis=1) == pytest.approx(1)
     assert soft.hard.tolist() == probabilities.argmax(axis=1).tolist()
     for row in range(items):
-        kept = sorted(probabilities[row], reverse=True)[:m]
-        assert soft.weights[row] == pytest.approx(np.array(kept) / sum(kept))
+        expected = naive.top(probabilities[row].tolist(), m)
+        assert soft.codes[row].tolist() == list(expected)
+        assert soft.weights[row] == pytest.approx(list(expected.values()))
     assert len(soft[np.array([0])]) == 1
+
+
+@pytest.mark.parametrize(
+    ("codes", "weights", "hard", "message"),
+    [
+        ([[0, 1]], [[np.nan, 1.0]], [0], "finite"),
+        ([[0, 1]], [[-1.0, 2.0]], [0], "≥ 0"),
+        ([[0, 3]], [[0.5, 0.5]], [0], "between -1 and 2"),
+        ([[0, 1]], [[1.0]], [0], "both be"),
+        ([[0, 1]], [[0.5, 0.5]], [0, 0], "hard has 2"),
+        ([[0, 1]], [[0.5, 0.5]], [-1], "needs its hard vote"),
+    ],
+)
+def test_soft_votes_made_directly_are_checked(
+    codes: Any, weights: Any, hard: Any, message: str
+) -> None:
+    with pytest.raises(InvalidData, match=message):
+        SoftVotes(np.array(codes), np.array(weights), 3, np.array(hard))
 
 
 @pytest.mark.parametrize("m", [0, 4, -1])

@@ -62,8 +62,8 @@ def bars(runs: Sequence[Row]) -> list[Bar]:
                 Bar(
                     budget,
                     rule,
-                    {key: mean(ours, key) or 0.0 for key in keys},
-                    {key: mean(theirs, key) or 0.0 for key in keys},
+                    {key: float(mean(ours, key) or "nan") for key in keys},
+                    {key: float(theirs[0][key]) for key in keys},
                     pstdev([row["negative_flips"] for row in ours]),
                 )
             )

@@ -19,6 +19,9 @@ PAPER_MODELS = [
     *("resnet50", "inception_v3", "resnet101", "resnet152", "resnext101_64x4d"),
 ]
 """The paper's 17; inception_v1_tf, mobilenet_v1_tf and resnext101_64x4d are stand-ins."""
+VALIDATION = ("imagenet_val", "imagenet-validation-original")
+MATCHED_FREQUENCY = ("imagenetv2_matchedfreq", "imagenetv2-b-33")
+"""Each recording by our name for it and by the one `replay --import` gives it."""
 WEAKEST = PAPER_MODELS[:2]
 """Left out of the random order, as in the paper."""
 
@@ -78,8 +81,8 @@ def peaking(folder: Path, seeds: int) -> Results:  # noqa: ARG001 nothing is dra
 def transfer(folder: Path, seeds: int) -> Results:
     """Labelled set from ImageNet, target from ImageNetV2: a natural shift."""
     return run(
-        Recording.load(folder / "imagenetv2_matchedfreq.npz").pick(PAPER_MODELS),
-        source=Recording.load(folder / "imagenet_val.npz"),
+        find(folder, *MATCHED_FREQUENCY).pick(PAPER_MODELS),
+        source=_imagenet(folder),
         seeds=seeds,
         confusion=ESTIMATORS,
         selector=["entropy", "random"],
@@ -114,7 +117,7 @@ def partial(folder: Path, seeds: int) -> Results:
 
 def soft(folder: Path, seeds: int) -> Results:
     """Class probabilities of language models, used and ignored."""
-    recording, results = Recording.load(folder / "emotion_llm.npz"), Results()
+    recording, results = find(folder, "emotion_llm"), Results()
     for votes in ("hard", "soft"):
         results.extend(
             run(
@@ -131,24 +134,28 @@ def soft(folder: Path, seeds: int) -> Results:
 
 
 def others(folder: Path, seeds: int) -> Results:
-    """The same grid on every other recording found."""
+    """The same grid on every other recording found; CIFAR-10.1 with CIFAR-10 as labelled set."""
     results = Results()
     for path in sorted(folder.glob("*.npz")):
-        if path.stem in ("imagenet_val", "imagenetv2_matchedfreq", "cifar10_1_v6"):
-            continue  # the first two have sections of their own; the last is a target of transfer
+        if path.stem in (*VALIDATION, *MATCHED_FREQUENCY):
+            continue
         recording = Recording.load(path)
-        # A recorded mask is the same for every seed, and entropy selection draws nothing.
-        repeat = 1 if recording.is_source is not None else seeds
+        source = find(folder, "cifar10_test") if path.stem == "cifar10_1_v6" else None
+        # Nothing is drawn where the labelled set is given: one seed says all.
+        given = source is not None or recording.is_source is not None
         results.extend(
             run(
                 recording,
+                source=source,
                 order="improving",
-                seeds=repeat,
+                seeds=1 if given else seeds,
                 confusion=ESTIMATORS,
                 budgets=FEW_BUDGETS,
                 rules=RULES,
             )
         )
+    if not results.rows:
+        raise AbsentError("any further recording")
     return results
 
 
@@ -179,7 +186,7 @@ def entropies(folder: Path) -> Iterator[dict[str, float]]:
         if step.number % 2:
             continue
         right = step.shard.labels[0].label == parts.target.truth
-        entropy = step.shard.beliefs.entropy
+        entropy = step.shard.beliefs.entropy()
         counted = [np.histogram(entropy[which], edges)[0] for which in (right, ~right)]
         for low, is_right, is_wrong in zip(edges[:-1], *counted, strict=True):
             yield {
@@ -190,6 +197,18 @@ def entropies(folder: Path) -> Iterator[dict[str, float]]:
             }
 
 
+class AbsentError(Exception):
+    """A recording that an experiment needs and the folder does not have."""
+
+
+def find(folder: Path, *names: str) -> Recording:
+    """The recording under the first of these names that exists."""
+    for name in names:
+        path = folder / f"{name}.npz"
+        if path.exists():
+            return replace(Recording.load(path), name=names[0])
+    raise AbsentError(" or ".join(f"{name}.npz" for name in names))
+
+
 def _imagenet(folder: Path) -> Recording:
-    recording = Recording.load(folder / "imagenet_val.npz").pick(PAPER_MODELS)
-    return replace(recording, name="imagenet")
+    return replace(find(folder, *VALIDATION).pick(PAPER_MODELS), name="imagenet")

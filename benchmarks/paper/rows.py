@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pyarrow.parquet as pq
 
-Row = dict[str, Any]
+from posterity.replay.table import Row, mean
+
+__all__ = ["PUBLISHED", "SHORT", "Row", "cumulated", "curve", "mean", "published", "read", "where"]
 
 PUBLISHED = Path(__file__).with_name("published.csv")
 
@@ -55,12 +56,6 @@ def where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
             for key, value in wanted.items()
         )
     ]
-
-
-def mean(rows: Sequence[Row], key: str) -> float | None:
-    """The mean over seeds; None where it is nowhere defined."""
-    known = [row[key] for row in rows if row[key] is not None]
-    return fmean(known) if known else None
 
 
 def cumulated(steps: Sequence[Row], key: str) -> list[float]:

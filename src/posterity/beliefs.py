@@ -15,7 +15,14 @@ from posterity import priors
 from posterity._arrays import ArrayLike, Codes, Floats, Mask, Rows
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData, InvalidParameter
-from posterity.votes import MISSING, SoftVotes, check_codes, check_same_length
+from posterity.votes import (
+    MISSING,
+    SoftVotes,
+    as_array,
+    check_codes,
+    check_rows,
+    check_same_length,
+)
 
 BLOCK_CELLS = 2**17
 """Log-joints worked on at a time: 1 MiB, so that a block stays in a core's cache."""
@@ -39,19 +46,20 @@ class Beliefs:
     array([0, 2], dtype=int32)
     >>> beliefs.of([0, 1]).round(3)
     array([0.923, 0.25 ])
-    >>> beliefs.entropy.round(3)
+    >>> beliefs.entropy().round(3)
     array([0.325, 0.824])
     """
 
     def __init__(self, prior: ArrayLike, items: int) -> None:
-        weights = np.asarray(prior)
-        checked = priors.given(weights, classes=len(weights) if weights.ndim == 1 else 0)
+        weights = as_array(prior, "prior")
+        if weights.ndim != 1:
+            raise InvalidData(f"'prior' must hold a weight a class; got shape {weights.shape}.")
+        checked = priors.given(weights, classes=len(weights))
         if items < 0:
             raise InvalidParameter.of("items", "a count ≥ 0", items)
         self.items = items
         self.classes = len(checked)
-        self.entropy: Floats = np.zeros(items)
-        """S_n = −Σ_k p(k) log p(k), in nats."""
+        self._entropy: Floats = np.zeros(items)
         self._log_joint = np.tile(priors.log(checked), (items, 1))
         self._log_total: Floats = np.zeros(items)
         self._best: Codes = np.zeros(items, dtype=np.int32)
@@ -67,15 +75,19 @@ class Beliefs:
         return np.array(self._votes, dtype=np.int32).reshape(-1, self.items)
 
     def fold(
-        self, votes: ArrayLike | SoftVotes, confusion: Confusion, *, rows: Rows | None = None
+        self, votes: ArrayLike | SoftVotes, confusion: Confusion, *, rows: ArrayLike | None = None
     ) -> None:
         """Absorb one model's votes: one for every item, or for the items at ``rows``."""
         if confusion.classes != self.classes:
             raise InvalidData(
                 f"'confusion' has {confusion.classes} classes, these beliefs have {self.classes}."
             )
-        where = np.arange(self.items) if rows is None else self._checked_rows(rows)
+        where = self._at(rows)
         soft = votes if isinstance(votes, SoftVotes) else None
+        if soft is not None and soft.classes != self.classes:
+            raise InvalidData(
+                f"'votes' are about {soft.classes} classes, these beliefs about {self.classes}."
+            )
         hard = check_codes(soft.hard if soft else votes, self.classes, "votes")  # type: ignore[arg-type]
         check_same_length(votes=len(hard), rows=len(where))
         cast = np.full(self.items, MISSING, dtype=np.int32)
@@ -91,33 +103,42 @@ class Beliefs:
             self._summarise(where[block], log_joint)
         self._votes.append(cast)
 
-    def most_believed(self, rows: Rows | None = None, *, stored: Codes | None = None) -> Codes:
+    def entropy(self, rows: ArrayLike | None = None) -> Floats:
+        """S_n = −Σ_k p(k) log p(k), in nats."""
+        return self._entropy[self._at(rows)]
+
+    def most_believed(
+        self, rows: ArrayLike | None = None, *, stored: ArrayLike | None = None
+    ) -> Codes:
         """k̂, the class with the highest belief.
 
         Exact ties go to the stored label if it is among them, else to the tied class voted for
         most recently, else to the lowest code.
         """
-        where = np.arange(self.items) if rows is None else rows
-        best = self._best[where].copy()
+        where = self._at(rows)
+        best = self._best[where]
+        labels = None if stored is None else check_codes(stored, self.classes, "stored")
+        if labels is not None:
+            check_same_length(stored=len(labels), rows=len(where))
         for at in np.flatnonzero(self._tied[where]):
             row = where[at]
             tied = self._log_joint[row] == self._log_best[row]
             recent = [int(cast[row]) for cast in reversed(self._votes)]
-            preferred = ([] if stored is None else [int(stored[at])]) + recent
+            preferred = ([] if labels is None else [int(labels[at])]) + recent
             best[at] = next((k for k in preferred if k != MISSING and tied[k]), best[at])
         return best
 
-    def of(self, labels: ArrayLike, rows: Rows | None = None) -> Floats:
+    def of(self, labels: ArrayLike, rows: ArrayLike | None = None) -> Floats:
         """p(y_n = label_n); 0 where there is no label yet."""
-        where = np.arange(self.items) if rows is None else rows
+        where = self._at(rows)
         codes = check_codes(labels, self.classes, "labels")
         check_same_length(labels=len(codes), rows=len(where))
         believed = np.exp(self._log_joint[where, codes] - self._log_total[where])
         return np.where(codes == MISSING, 0.0, believed)
 
-    def probabilities(self, rows: Rows | None = None) -> Floats:
+    def probabilities(self, rows: ArrayLike | None = None) -> Floats:
         """(n, K): the beliefs themselves."""
-        where = np.arange(self.items) if rows is None else rows
+        where = self._at(rows)
         return np.exp(self._log_joint[where] - self._log_total[where, None])
 
     def _summarise(self, rows: Rows, log_joint: Floats) -> None:
@@ -136,20 +157,13 @@ class Beliefs:
         rest = weight.sum(axis=1)
         below *= weight
         log_rest = np.log1p(rest)
-        self.entropy[rows] = log_rest - below.sum(axis=1) / (1 + rest)
+        self._entropy[rows] = log_rest - below.sum(axis=1) / (1 + rest)
         self._log_total[rows] = log_best + log_rest
         self._best[rows] = best
         self._log_best[rows] = log_best
 
-    def _checked_rows(self, rows: Rows) -> Rows:
-        given = np.asarray(rows, dtype=np.int64)
-        outside = (given < 0) | (given >= self.items)
-        if given.ndim != 1 or outside.any() or len(np.unique(given)) < len(given):
-            raise InvalidData(
-                f"'rows' must be different positions from 0 to {self.items - 1}; "
-                "an item has one vote of a model."
-            )
-        return given
+    def _at(self, rows: ArrayLike | None) -> Rows:
+        return np.arange(self.items) if rows is None else check_rows(rows, self.items)
 
 
 def _soft_log(votes: SoftVotes, confusion: Confusion) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from numbers import Integral, Real
 
 from posterity.errors import InvalidParameter
@@ -29,6 +30,13 @@ class Budget:
     count: int | None = None
     fraction: float | None = None
 
+    def __post_init__(self) -> None:
+        counted = isinstance(self.count, int) and self.count >= 0 and self.fraction is None
+        shared = isinstance(self.fraction, float) and 0 <= self.fraction <= 1 and self.count is None
+        if not (counted or shared):
+            given = self.count if self.fraction is None else self.fraction
+            raise InvalidParameter.of("budget", _ALLOWED, given, hint="Read it with Budget.of.")
+
     @classmethod
     def of(cls, given: Budget | float | str) -> Budget:
         """Read a budget as a user writes it."""
@@ -45,9 +53,15 @@ class Budget:
         raise InvalidParameter.of("budget", _ALLOWED, given)
 
     def evaluations(self, eligible: int) -> int:
-        """B = floor(f·N + ½) for a fraction f of N eligible items; never more than N."""
+        """B = floor(f·N + ½) for a fraction f of N eligible items; never more than N.
+
+        >>> Budget.of("29%").evaluations(50)    # 14.5 rounds up, although 0.29 * 50 < 14.5
+        15
+        """
         if self.fraction is not None:
-            return min(eligible, math.floor(self.fraction * eligible + 0.5))
+            # f as the decimal its user wrote, not as the nearest binary number.
+            written = Fraction(repr(self.fraction))
+            return min(eligible, math.floor(written * eligible + Fraction(1, 2)))
         return min(eligible, self.count or 0)
 
     def share(self, items: int) -> float:
@@ -57,10 +71,14 @@ class Budget:
         return (self.count or 0) / items
 
     def __str__(self) -> str:
-        return f"{self.fraction * 100:g}%" if self.fraction is not None else str(self.count)
+        if self.fraction is None:
+            return str(self.count)
+        percentage = f"{self.fraction * 100:g}%"
+        return percentage if _read(percentage) == self.fraction else repr(self.fraction)
 
 
-EVERYTHING = Budget(fraction=1.0)
+FULL = Budget(fraction=1.0)
+"""Every eligible item."""
 
 
 def _read(text: str) -> float | int | str:

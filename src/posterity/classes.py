@@ -9,13 +9,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from posterity._arrays import Codes, Floats
+from posterity._arrays import ArrayLike, Codes, Floats
 from posterity.errors import InvalidData, InvalidParameter
+from posterity.votes import MISSING, check_codes, check_probabilities
 
 Name = str | int | bool
 """A class name. Booleans and integers are kept apart although Python calls ``True == 1``."""
-
-_NONE = -1  # the same number as votes.MISSING, which lives in a sibling module
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,8 @@ class Classes:
     names: tuple[Name, ...]
 
     def __init__(self, names: Iterable[Any]) -> None:
+        if isinstance(names, str):
+            raise InvalidParameter.of("classes", "a list of names, not one text", names)
         plain = tuple(_plain(name) for name in names)
         kinds = {type(name) for name in plain}
         if len(plain) < 2:
@@ -67,6 +68,8 @@ class Classes:
 
     def encode(self, values: Iterable[Any], *, allow_missing: bool = False) -> Codes:
         """The codes of names; with ``allow_missing``, None and NaN become −1."""
+        if isinstance(values, str):
+            raise InvalidData(f"Names must be a list, not one text; got {values!r}.")
         listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
         return np.fromiter(
             (self._encode_one(value, row, allow_missing) for row, value in enumerate(listed)),
@@ -77,7 +80,7 @@ class Classes:
     def _encode_one(self, value: Any, row: int, allow_missing: bool) -> int:
         name: Any = _plain(value)
         if allow_missing and (name is None or name != name):
-            return _NONE
+            return MISSING
         if type(name) is self.kind:
             code = self._code_of.get(cast(Name, name))
             if code is not None:
@@ -100,10 +103,8 @@ class Classes:
     def decode(self, codes: Iterable[int]) -> list[Name | None]:
         """The names of codes; −1 becomes None."""
         decoded: list[Name | None] = []
-        for code in codes:
-            if not _NONE <= code < len(self):
-                raise InvalidData(f"The code {code} is not between −1 and {len(self) - 1}.")
-            decoded.append(None if code == _NONE else self.names[int(code)])
+        for code in check_codes(list(codes), len(self), "codes"):
+            decoded.append(None if code == MISSING else self.names[code])
         return decoded
 
     def extend(self, names: Iterable[Any]) -> Classes:
@@ -111,7 +112,7 @@ class Classes:
         return Classes([*self.names, *names])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClassMap:
     """How a model's own classes become ours: renamed, merged, or put under ``other``.
 
@@ -140,34 +141,41 @@ class ClassMap:
         other: Any = None,
     ) -> ClassMap:
         """Map by equal name unless ``rename`` says otherwise; what is left goes to ``other``."""
-        renamed = {_plain(old): _plain(new) for old, new in (rename or {}).items()}
-        unknown = [old for old in renamed if old not in theirs.names]
-        if unknown:
-            raise InvalidParameter.of("rename", "a map from the model's classes", unknown)
-        # Exact types: Classes([0, 1]) must not swallow a model's False and True.
-        own = {(type(name), name) for name in ours}
-        targets = [renamed.get(name, name) for name in theirs]
-        homeless = [name for name in targets if (type(name), name) not in own]
+        # Names go with their type: Classes([0, 1]) must not swallow a model's False and True.
+        renamed = {_typed(old): _plain(new) for old, new in (rename or {}).items()}
+        known, own = {_typed(name) for name in theirs}, {_typed(name) for name in ours}
+        for old, new in renamed.items():
+            if old not in known:
+                raise InvalidParameter.of("rename", "a map from the model's classes", old[1])
+            if _typed(new) not in own:
+                raise InvalidParameter.of("rename", "a map to our classes", new)
+        targets = {name: renamed.get(_typed(name), name) for name in theirs}
+        homeless = [name for name, target in targets.items() if _typed(target) not in own]
         if homeless and other is None:
             raise InvalidData(
                 f"{len(homeless)} of the model's classes are none of ours: {homeless[:5]}.",
                 hint="Name what they stand for with rename=, or collect them with other=.",
             )
-        known = [name if (type(name), name) in own else other for name in targets]
-        return cls(ours.encode(known), len(ours))
+        mapped = [target if _typed(target) in own else other for target in targets.values()]
+        return cls(ours.encode(mapped), len(ours))
 
-    def votes(self, codes: Codes) -> Codes:
+    def votes(self, codes: ArrayLike) -> Codes:
         """Our codes for a model's hard votes; missing stays missing."""
-        if codes.size and (codes.min() < _NONE or codes.max() >= len(self.codes)):
-            raise InvalidData(f"Votes must be between −1 and {len(self.codes) - 1}.")
-        return np.where(codes == _NONE, np.int32(_NONE), self.codes[codes])
+        theirs = check_codes(codes, len(self.codes), "votes")
+        return np.where(theirs == MISSING, np.int32(MISSING), self.codes[theirs])
 
-    def probabilities(self, theirs: Floats) -> Floats:
+    def probabilities(self, probabilities: ArrayLike) -> Floats:
         """Our class probabilities for a model's, merged classes summed."""
+        theirs = check_probabilities(probabilities, len(self.codes))
         ours = np.zeros((len(theirs), self.classes))
         for their_code, our_code in enumerate(self.codes):
             ours[:, our_code] += theirs[:, their_code]
         return ours
+
+
+def _typed(value: Any) -> tuple[type, Any]:
+    plain = _plain(value)
+    return type(plain), plain
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -11,7 +11,7 @@ import numpy as np
 
 from posterity._arrays import ArrayLike, Counts, Floats
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
-from posterity.votes import MISSING, check_classes, check_codes, check_same_length
+from posterity.votes import MISSING, as_array, check_classes, check_codes, check_same_length
 
 FLOOR = 1e-9
 """The least probability a stated confusion may hold.
@@ -23,7 +23,7 @@ disagree leave no possible truth; so nothing is certain beyond one in a billion.
 TruthAxis = Literal["columns", "rows"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Confusion:
     """A model's confusion as probabilities: row = vote, column = truth, columns sum to one.
 
@@ -32,6 +32,16 @@ class Confusion:
     """
 
     probabilities: Floats
+
+    def __post_init__(self) -> None:
+        table = _square(self.probabilities, "probabilities", "columns")
+        if not np.isfinite(table).all() or (table <= 0).any():
+            raise InvalidData(
+                "'probabilities' must be above 0 everywhere.",
+                hint="Confusion.from_matrix takes matrices with zeros.",
+            )
+        _check_columns(table, "probabilities")
+        object.__setattr__(self, "probabilities", table)
 
     @cached_property
     def log(self) -> Floats:
@@ -53,7 +63,7 @@ class Confusion:
 
     @classmethod
     def from_pairs(
-        cls, truth: ArrayLike, votes: ArrayLike, *, classes: int, estimator: str = "full"
+        cls, truth: ArrayLike, votes: ArrayLike, *, classes: int | Sized, estimator: str = "full"
     ) -> Confusion:
         """Estimated from a labelled set: the truth and the model's vote of each labelled item."""
         return cls.from_counts(count(truth, votes, classes=classes), estimator=estimator)
@@ -79,44 +89,40 @@ class Confusion:
         table = _square(matrix, "matrix", truth)
         if not np.isfinite(table).all() or (table < 0).any():
             raise InvalidData("'matrix' must hold finite probabilities ≥ 0.")
-        worst = float(np.abs(table.sum(axis=0) - 1).max())
-        if worst > 1e-6:
-            raise InvalidData(
-                f"In 'matrix' votes under each truth must sum to one; a sum is off by {worst:.3g}.",
-                hint="Truths are columns here; for a matrix with truths in rows say truth='rows'.",
-            )
+        _check_columns(table, "matrix")
         return cls(_floored(table))
 
     @classmethod
-    def from_accuracy(cls, accuracy: float | ArrayLike, *, classes: int) -> Confusion:
+    def from_accuracy(cls, accuracy: float | ArrayLike, *, classes: int | Sized) -> Confusion:
         """One accuracy for all classes (or one per class), errors spread evenly.
 
         >>> Confusion.from_accuracy(0.7, classes=4).probabilities[:, 0].round(2)
         array([0.7, 0.1, 0.1, 0.1])
         """
-        check_classes(classes)
-        given = np.asarray(accuracy, dtype=np.float64)
-        if given.shape not in ((), (classes,)) or not ((given >= 0) & (given <= 1)).all():
+        number = check_classes(classes)
+        given = as_array(np.asarray(accuracy), "accuracy")
+        numeric = given.dtype.kind in "fiu" and given.shape in ((), (number,))
+        if not (numeric and ((given >= 0) & (given <= 1)).all()):
             raise InvalidParameter.of(
-                "accuracy", f"from 0 to 1, one number or {classes} of them", accuracy
+                "accuracy", f"from 0 to 1, one number or {number} of them", accuracy
             )
-        return cls(_floored(_spread(np.broadcast_to(given, classes))))
+        return cls(_floored(_spread(np.broadcast_to(given.astype(np.float64), number))))
 
 
-def count(truth: ArrayLike, votes: ArrayLike, *, classes: int) -> Counts:
+def count(truth: ArrayLike, votes: ArrayLike, *, classes: int | Sized) -> Counts:
     """c(i, k): how often the model voted i where the truth was k; missing votes are left out.
 
     >>> count([0, 0, 1], [0, 1, -1], classes=2)
     array([[1, 0],
            [1, 0]])
     """
-    check_classes(classes)
-    known = check_codes(truth, classes, "truth", allow_missing=False)
-    cast = check_codes(votes, classes, "votes")
+    number = check_classes(classes)
+    known = check_codes(truth, number, "truth", allow_missing=False)
+    cast = check_codes(votes, number, "votes")
     check_same_length(truth=len(known), votes=len(cast))
     present = cast != MISSING
-    cells = cast[present].astype(np.int64) * classes + known[present]
-    return np.bincount(cells, minlength=classes * classes).reshape(classes, classes)
+    cells = cast[present].astype(np.int64) * number + known[present]
+    return np.bincount(cells, minlength=number * number).reshape(number, number)
 
 
 def diagonal(counts: Counts) -> Floats:
@@ -142,8 +148,17 @@ ESTIMATORS: dict[str, Estimator] = {"diagonal": diagonal, "full": full}
 def estimate(name: str) -> Estimator:
     """The estimator of that name."""
     if name not in ESTIMATORS:
-        raise UnknownName.among("confusion", name, ESTIMATORS)
+        raise UnknownName.among("confusion estimator", str(name), ESTIMATORS)
     return ESTIMATORS[name]
+
+
+def _check_columns(table: Floats, name: str) -> None:
+    worst = float(np.abs(table.sum(axis=0) - 1).max())
+    if worst > 1e-6:
+        raise InvalidData(
+            f"In '{name}' votes under each truth must sum to one; a sum is off by {worst:.3g}.",
+            hint="Truths are columns here; for a matrix with truths in rows say truth='rows'.",
+        )
 
 
 def _spread(accuracies: Floats) -> Floats:
@@ -162,7 +177,10 @@ def _floored(table: Floats) -> Floats:
 def _square(given: ArrayLike, name: str, truth: TruthAxis) -> Floats:
     if truth not in ("columns", "rows"):
         raise InvalidParameter.of("truth", "'columns' or 'rows'", truth)
-    table = np.asarray(given, dtype=np.float64)
+    table = as_array(given, name)
+    if table.dtype.kind not in "fiu":
+        raise InvalidData(f"'{name}' must hold numbers; got {table.dtype}.")
+    table = table.astype(np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1]:
         raise InvalidData(f"'{name}' must be square, classes × classes; got shape {table.shape}.")
     check_classes(len(table))

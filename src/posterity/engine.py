@@ -19,6 +19,8 @@ from posterity._arrays import ArrayLike, Codes, Floats, Mask, Rows
 from posterity.beliefs import Beliefs
 from posterity.budget import Budget
 from posterity.confusion import Confusion
+from posterity.errors import InvalidData
+from posterity.metrics import flipped
 from posterity.rules import Evidence, Oracle, Rule, decide
 from posterity.selectors import Candidates, Selector
 from posterity.selectors import choose as choose_highest
@@ -58,8 +60,7 @@ class Decision:
     @property
     def flipped(self) -> Mask:
         """Where the label changed; a first label is not a flip."""
-        changed: Mask = (self.before != MISSING) & (self.before != self.after)
-        return changed
+        return flipped(self.before, self.after)
 
 
 def choose(
@@ -73,9 +74,15 @@ def choose(
 ) -> Rows:
     """The rows the arriving model should look at: within the budget, unvoted items first."""
     evaluations = budget.evaluations(int(eligible.sum()))
-    candidates = Candidates(entropy=shard.beliefs.entropy, step=step, seed=seed)
-    score = selector.score(candidates)
-    return choose_highest(score, eligible=eligible, first=~shard.voted, evaluations=evaluations)
+    rows = np.arange(shard.beliefs.items)
+    candidates = Candidates(entropy=shard.beliefs.entropy(), rows=rows, step=step, seed=seed)
+    return choose_highest(
+        selector.score(candidates),
+        rows=rows,
+        eligible=eligible,
+        first=~shard.voted,
+        evaluations=evaluations,
+    )
 
 
 def update(
@@ -87,40 +94,36 @@ def update(
     truth: Codes | None = None,
 ) -> list[Decision]:
     """Fold the votes of the chosen rows into the beliefs, and let every rule decide its labels."""
+    hard = votes.hard if isinstance(votes, SoftVotes) else votes
+    if (hard == MISSING).any():
+        raise InvalidData("An evaluated item has a vote; leave out the rows without one.")
     beliefs = shard.beliefs
-    entropy_before = beliefs.entropy[rows]
+    entropy_before = beliefs.entropy(rows)
     beliefs.fold(votes, confusion, rows=rows)
     shard.voted[rows] = True
-    shared = Evidence(
-        label=np.full(len(rows), MISSING, dtype=np.int32),
-        vote=votes.hard if isinstance(votes, SoftVotes) else votes,
-        entropy=beliefs.entropy[rows],
-        entropy_before=entropy_before,
-        majority=majority(beliefs.votes[:, rows]),
-    )
-    return [_decide(labels, beliefs, rows, shared, truth) for labels in shard.labels]
-
-
-def _decide(
-    labels: Labels, beliefs: Beliefs, rows: Rows, shared: Evidence, truth: Codes | None
-) -> Decision:
-    before = labels.label[rows]
-    best = beliefs.most_believed(rows, stored=before)
-    belief_before = beliefs.of(before, rows)
-    evidence = Evidence(
-        label=before,
-        vote=shared.vote,
-        best=best,
-        belief_best=beliefs.of(best, rows),
-        belief_label=belief_before,
-        entropy=shared.entropy,
-        entropy_before=shared.entropy_before,
-        majority=shared.majority,
-        # The truth is shown to the oracle alone, so that no other rule can lean on it.
-        truth=truth if isinstance(labels.rule, Oracle) else None,
-    )
-    after = decide(labels.rule, evidence)
-    belief_after = beliefs.of(after, rows)
-    labels.label[rows] = after
-    labels.belief[rows] = belief_after
-    return Decision(rows, before, after, belief_before, belief_after)
+    most_frequent = majority(beliefs.votes[:, rows])
+    decisions = []
+    for labels in shard.labels:
+        evidence = Evidence.of(
+            beliefs,
+            rows=rows,
+            label=labels.label[rows],
+            vote=hard,
+            entropy_before=entropy_before,
+            majority=most_frequent,
+            # The truth is shown to the oracle alone, so that no other rule can lean on it.
+            truth=truth if isinstance(labels.rule, Oracle) else None,
+        )
+        after = decide(labels.rule, evidence)
+        labels.label[rows] = after
+        labels.belief[rows] = beliefs.of(after, rows)
+        decisions.append(
+            Decision(
+                rows,
+                evidence.label,
+                after,
+                belief_before=beliefs.of(evidence.label, rows),
+                belief_after=labels.belief[rows],
+            )
+        )
+    return decisions

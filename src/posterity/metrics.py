@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posterity._arrays import ArrayLike, Codes, Floats
+from posterity._arrays import ArrayLike, Codes, Mask
 from posterity.errors import InvalidData, InvalidParameter
-from posterity.votes import MISSING, check_same_length
+from posterity.votes import MISSING, as_array, check_same_length
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,12 @@ def accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
     return float((known == stored).mean())
 
 
+def flipped(before: Codes, after: Codes) -> Mask:
+    """Where a label changed; a first label is not a flip."""
+    changed: Mask = (before != MISSING) & (before != after)
+    return changed
+
+
 def flips(truth: ArrayLike, before: ArrayLike, after: ArrayLike) -> Flips:
     """Count the label changes of a step by kind.
 
@@ -83,7 +89,7 @@ def flips(truth: ArrayLike, before: ArrayLike, after: ArrayLike) -> Flips:
     Flips(negative=1, positive=1, neutral=1)
     """
     known, old, new = _arrays(truth=truth, before=before, after=after)
-    changed = (old != new) & (old != MISSING)
+    changed = flipped(old, new)
     negative = int((changed & (old == known)).sum())
     positive = int((changed & (new == known)).sum())
     return Flips(negative, positive, int(changed.sum()) - negative - positive)
@@ -140,7 +146,7 @@ def score_run(steps: Sequence[StepScore]) -> RunScore:
     )
 
 
-def expected_accuracy(belief_in_label: Floats) -> float:
+def expected_accuracy(belief_in_label: ArrayLike) -> float:
     """E[accuracy] = mean p(l), without truth; as good as the beliefs are calibrated.
 
     >>> expected_accuracy(np.array([0.9, 0.6]))
@@ -148,7 +154,7 @@ def expected_accuracy(belief_in_label: Floats) -> float:
     """
     if not len(belief_in_label):
         raise InvalidData("There are no items to expect an accuracy of.")
-    return float(belief_in_label.mean())
+    return float(as_array(belief_in_label, "belief_in_label").mean())
 
 
 @dataclass(frozen=True)
@@ -160,14 +166,15 @@ class ExpectedFlips:
     neutral: float
 
 
-def expected_flips(belief_in_old: Floats, belief_in_new: Floats) -> ExpectedFlips:
+def expected_flips(belief_in_old: ArrayLike, belief_in_new: ArrayLike) -> ExpectedFlips:
     """Beliefs in the old and new label of each flip, after the step's votes were folded.
 
     >>> expected_flips(np.array([0.25, 0.125]), np.array([0.5, 0.875]))
     ExpectedFlips(negative=0.375, positive=1.375, neutral=0.25)
     """
     check_same_length(belief_in_old=len(belief_in_old), belief_in_new=len(belief_in_new))
-    negative, positive = float(belief_in_old.sum()), float(belief_in_new.sum())
+    negative = float(as_array(belief_in_old, "belief_in_old").sum())
+    positive = float(as_array(belief_in_new, "belief_in_new").sum())
     return ExpectedFlips(negative, positive, len(belief_in_old) - negative - positive)
 
 
@@ -181,8 +188,14 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _arrays(**given: ArrayLike) -> list[Codes]:
-    arrays = [np.asarray(codes) for codes in given.values()]
-    check_same_length(**{name: len(codes) for name, codes in given.items()})
-    if not len(arrays[0]):
+    arrays = {name: as_array(codes, name) for name, codes in given.items()}
+    for name, codes in arrays.items():
+        lowest = 0 if name == "truth" else MISSING
+        if codes.ndim != 1 or (
+            codes.size and (codes.dtype.kind not in "iu" or codes.min() < lowest)
+        ):
+            raise InvalidData(f"'{name}' must hold class codes, {lowest} or above.")
+    check_same_length(**{name: len(codes) for name, codes in arrays.items()})
+    if not len(arrays["truth"]):
         raise InvalidData("There are no items to score.")
-    return arrays
+    return list(arrays.values())

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from posterity._arrays import Codes, Floats
+from posterity._arrays import ArrayLike, Codes, Floats, Rows
+from posterity.beliefs import Beliefs
 from posterity.errors import InvalidParameter, UnknownName
-from posterity.specs import Spec
-from posterity.votes import MISSING
+from posterity.specs import Spec, plain_number
+from posterity.votes import MISSING, as_array, check_codes, check_same_length
 
 _T = TypeVar("_T")
 
@@ -40,6 +42,40 @@ class Evidence:
     """The most frequent vote so far, the new one included."""
     truth: Codes | None = None
     """Replay only: never known at run time."""
+
+    @classmethod
+    def of(
+        cls,
+        beliefs: Beliefs,
+        *,
+        label: ArrayLike,
+        vote: ArrayLike,
+        entropy_before: Floats | None = None,
+        rows: Rows | None = None,
+        majority: Codes | None = None,
+        truth: Codes | None = None,
+    ) -> Evidence:
+        """What beliefs say about stored labels, after the new votes were folded into them."""
+        stored = check_codes(label, beliefs.classes, "label")
+        best = beliefs.most_believed(rows, stored=stored)
+        return cls(
+            label=stored,
+            vote=check_codes(vote, beliefs.classes, "vote"),
+            best=best,
+            belief_best=beliefs.of(best, rows),
+            belief_label=beliefs.of(stored, rows),
+            entropy=beliefs.entropy(rows),
+            entropy_before=entropy_before,
+            majority=majority,
+            truth=truth,
+        )
+
+    def __post_init__(self) -> None:
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        arrays = {name: as_array(value, name) for name, value in given.items()}
+        check_same_length(**{name: len(array) for name, array in arrays.items()})
+        for name, array in arrays.items():
+            object.__setattr__(self, name, array)
 
 
 @runtime_checkable
@@ -119,9 +155,9 @@ class CostRatio:
     neutral: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.ratio) and self.ratio > 0):
+        if not (_is_finite(self.ratio) and self.ratio > 0):
             raise InvalidParameter.of("cost ratio", "a finite number above 0", self.ratio)
-        if not (math.isfinite(self.neutral) and self.neutral >= 0):
+        if not (_is_finite(self.neutral) and self.neutral >= 0):
             raise InvalidParameter.of("neutral", "a finite number ≥ 0", self.neutral)
 
     def decide(self, evidence: Evidence) -> Codes:
@@ -133,8 +169,8 @@ class CostRatio:
         return np.where((best != evidence.label) & worth, best, evidence.label)
 
     def __str__(self) -> str:
-        neutral = f",neutral={self.neutral:g}" if self.neutral else ""
-        return f"cost-ratio:{self.ratio:g}{neutral}"
+        neutral = f",neutral={plain_number(self.neutral)}" if self.neutral else ""
+        return f"cost-ratio:{plain_number(self.ratio)}{neutral}"
 
 
 @dataclass(frozen=True)
@@ -167,8 +203,10 @@ def parse(text: str | Rule) -> Rule:
     >>> parse("cost-ratio:10,neutral=0.5")
     CostRatio(ratio=10.0, neutral=0.5)
     """
-    if not isinstance(text, str):
+    if isinstance(text, Rule) and not isinstance(text, type):
         return text
+    if not isinstance(text, str):
+        raise InvalidParameter.of("rule", "a name or a rule object, as in CostRatio(10)", text)
     spec = Spec.parse(text, "rule")
     if spec.name in _PLAIN:
         spec.refuse_extras("rule")
@@ -187,9 +225,19 @@ def parse(text: str | Rule) -> Rule:
 
 
 def decide(rule: Rule, evidence: Evidence) -> Codes:
-    """The labels after a step: an item's first vote becomes its label under every rule."""
+    """The labels after a step, under any rule.
+
+    An item's first vote becomes its label; an item without a new vote keeps its label.
+    """
+    decided = rule.decide(evidence)
+    check_same_length(decided=len(decided), label=len(evidence.label))
     first = evidence.label == MISSING
-    return np.where(first, evidence.vote, rule.decide(evidence)).astype(np.int32)
+    changed = np.where(first, evidence.vote, decided)
+    return np.where(evidence.vote == MISSING, evidence.label, changed).astype(np.int32)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _given(rule: object, field: str, value: _T | None) -> _T:

@@ -10,22 +10,20 @@ from numpy.typing import NDArray
 
 from posterity._arrays import Floats, Mask, Rows
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
-from posterity.specs import Spec
+from posterity.specs import Spec, read_seed
+from posterity.votes import check_same_length
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """What a selector may look at: all items of the dataset before a step."""
+    """What a selector may look at: items of the dataset before a step."""
 
     entropy: Floats
     """S_n of each item's belief."""
+    rows: Rows
+    """The row of each item in the whole dataset."""
     step: int = 0
     seed: int = 0
-
-    @property
-    def rows(self) -> Rows:
-        """The row of each item."""
-        return np.arange(len(self.entropy))
 
 
 @runtime_checkable
@@ -89,8 +87,10 @@ def parse(text: str | Selector) -> Selector:
     >>> parse("random:7")
     Random(seed=7)
     """
-    if not isinstance(text, str):
+    if isinstance(text, Selector) and not isinstance(text, type):
         return text
+    if not isinstance(text, str):
+        raise InvalidParameter.of("selector", "a name or a selector object", text)
     spec = Spec.parse(text, "selector")
     if spec.name not in NAMES:
         raise UnknownName.among("selector", spec.name, NAMES)
@@ -99,26 +99,32 @@ def parse(text: str | Selector) -> Selector:
         return Entropy()
     if spec.name == "everything":
         return Everything()
-    if spec.value is not None and not spec.value.isdigit():
-        raise InvalidParameter.of("selector random", "followed by a whole number ≥ 0", spec.value)
-    return Random(None if spec.value is None else int(spec.value))
+    return Random(None if spec.value is None else read_seed(spec.value, "selector random"))
 
 
-def choose(score: Floats, *, eligible: Mask, first: Mask, evaluations: int) -> Rows:
+def choose(score: Floats, *, rows: Rows, eligible: Mask, first: Mask, evaluations: int) -> Rows:
     """The rows to evaluate, ascending: exactly ``evaluations`` of them or all that are eligible.
 
     Items marked ``first`` (no vote yet) come before all others whatever their score, then the
     highest score; ties go by a fixed hash of the row, so that no part of the data is favoured.
 
     >>> everyone = np.ones(3, dtype=bool)
-    >>> choose(np.array([0.1, 0.9, 0.5]), eligible=everyone, first=~everyone, evaluations=2)
+    >>> choose(
+    ...     np.array([0.1, 0.9, 0.5]),
+    ...     rows=np.arange(3), eligible=everyone, first=~everyone, evaluations=2,
+    ... )
     array([1, 2])
     """
-    rows = np.flatnonzero(eligible)
-    if not np.isfinite(score[rows]).all():
+    check_same_length(score=len(score), rows=len(rows), eligible=len(eligible), first=len(first))
+    if evaluations < 0:
+        raise InvalidParameter.of("evaluations", "a count ≥ 0", evaluations)
+    candidates = np.flatnonzero(eligible)
+    scores, hashes = np.asarray(score)[candidates], row_hash(np.asarray(rows)[candidates])
+    if not np.isfinite(scores).all():
         raise InvalidData("A selector must give finite scores.")
-    order = np.lexsort((row_hash(rows), -score[rows], ~first[rows]))
-    return np.sort(rows[order[:evaluations]])
+    later = ~np.asarray(first, dtype=np.bool_)[candidates]
+    order = np.lexsort((hashes, -scores, later))
+    return np.sort(np.asarray(rows)[candidates[order[:evaluations]]])
 
 
 def row_hash(rows: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from posterity.errors import InvalidParameter
@@ -25,12 +26,15 @@ class Spec:
     @classmethod
     def parse(cls, text: str, family: str) -> Spec:
         """Read a member of a family as a user writes it."""
-        head, *modifiers = text.strip().split("+")
+        # A modifier begins with a letter, so that 1e+06 stays a number.
+        head, *modifiers = re.split(r"\+(?=[A-Za-z])", text.strip())
         name, colon, rest = head.partition(":")
         value: str | None = None
         options: dict[str, str] = {}
         for part in rest.split(",") if colon else []:
             key, equals, given = part.partition("=")
+            if equals and key.strip() in options:
+                raise InvalidParameter(f"The {family} {text!r} gives '{key.strip()}' twice.")
             if equals:
                 options[key.strip()] = given.strip()
             elif value is None:
@@ -62,6 +66,28 @@ class Spec:
             if key not in options:
                 takes = f"takes only {', '.join(options)}" if options else "takes no options"
                 raise InvalidParameter(f"The {family} {self.name!r} {takes}; got {key!r}.")
+
+
+MOST_SEED = 2**32 - 1
+"""The largest seed every generator in use accepts."""
+
+
+def read_seed(given: object, name: str) -> int:
+    """A seed: a whole number from 0 to 2³² − 1, as a number or as text."""
+    text = str(given) if isinstance(given, str) or type(given) is int else ""
+    if not (text.isascii() and text.isdecimal() and int(text) <= MOST_SEED):
+        raise InvalidParameter.of(name, f"a whole number from 0 to {MOST_SEED}", given)
+    return int(text)
+
+
+def plain_number(value: float) -> str:
+    """A number as short as it can be written without changing it.
+
+    >>> plain_number(10.0), plain_number(1234.5678)
+    ('10', '1234.5678')
+    """
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
 
 
 def split_list(text: str) -> list[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from posterity._arrays import ArrayLike, Codes, Floats
+from posterity._arrays import ArrayLike, Codes, Floats, Rows
 from posterity.errors import InvalidData, InvalidParameter
 
 MISSING = -1
@@ -17,16 +20,44 @@ SUM_TOLERANCE = 0.01
 """How far class probabilities may sum from one: half-precision recordings lose this much."""
 
 
-def check_classes(classes: int) -> int:
-    """K must allow a choice."""
-    if classes < 2:
-        raise InvalidParameter.of("classes", "at least 2", classes)
-    return classes
+def check_classes(classes: int | Sized) -> int:
+    """K, given as a number or as the classes themselves; it must allow a choice."""
+    number = classes if isinstance(classes, Integral) else _length(classes)
+    if number is None or number < 2:
+        raise InvalidParameter.of("classes", "at least 2, as a number or as names", classes)
+    return int(number)
+
+
+def _length(classes: object) -> int | None:
+    return len(classes) if isinstance(classes, Sized) and not isinstance(classes, str) else None
+
+
+def as_array(given: ArrayLike, name: str) -> NDArray[Any]:
+    """Whatever array-like was given as an array, or an error that names it."""
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise InvalidData(f"'{name}' is no array: {error}.") from None
+    if array.dtype == object:
+        raise InvalidData(f"'{name}' must hold numbers of one kind; got {type(given).__name__}.")
+    return array
+
+
+def check_rows(rows: ArrayLike, items: int) -> Rows:
+    """Different positions of items, as integers."""
+    given = as_array(rows, "rows")
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        hint = "Turn a mask into positions with numpy.flatnonzero." if given.dtype == bool else None
+        raise InvalidData(f"'rows' must be integer positions; got {given.dtype}.", hint=hint)
+    outside = (given < 0) | (given >= items)
+    if outside.any() or len(np.unique(given)) < len(given):
+        raise InvalidData(f"'rows' must be different positions from 0 to {items - 1}.")
+    return given.astype(np.int64)
 
 
 def check_codes(codes: ArrayLike, classes: int, name: str, *, allow_missing: bool = True) -> Codes:
     """Codes as int32, or an error that names the argument and the first offender."""
-    given = np.asarray(codes)
+    given = as_array(codes, name)
     if given.ndim != 1:
         raise InvalidData(f"'{name}' must have one dimension; got shape {given.shape}.")
     if given.size and given.dtype.kind not in "iu":
@@ -59,9 +90,12 @@ def check_probabilities(
 
     A row of zeros is a missing vote and stays as it is.
     """
-    given = np.asarray(probabilities, dtype=np.float64)
+    given = as_array(probabilities, name)
     if given.ndim != 2 or given.shape[1] != classes:
         raise InvalidData(f"'{name}' must have shape (items, {classes}); got {given.shape}.")
+    if given.dtype.kind not in "fiu":
+        raise InvalidData(f"'{name}' must be numbers; got {given.dtype}.")
+    given = given.astype(np.float64)
     _refuse(np.any(~np.isfinite(given), axis=1), f"'{name}' must be finite numbers", given)
     _refuse(np.any(given < 0, axis=1), f"'{name}' must not be negative", given)
     total = given.sum(axis=1)
@@ -76,9 +110,11 @@ def _refuse(bad: Any, rule: str, given: Floats) -> None:
         raise InvalidData(f"{rule}; row {row} is {shown} ({int(bad.sum())} such rows).")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SoftVotes:
     """Votes with class probabilities, kept as each item's top m classes, renormalised.
+
+    The vote itself is the most probable class, unless the model said otherwise (``hard``).
 
     >>> soft = SoftVotes.top(np.array([[0.1, 0.6, 0.3], [0.0, 0.0, 0.0]]), 2)
     >>> soft.codes
@@ -93,35 +129,50 @@ class SoftVotes:
     """(n, m), heaviest first; a row of −1 is a missing vote."""
     weights: Floats
     """(n, m), rows sum to one; zero where missing."""
+    classes: int
+    """K, how many classes the probabilities were about."""
+    hard: Codes
+    """(n,) the vote itself."""
+
+    def __post_init__(self) -> None:
+        if not (self.codes.shape == self.weights.shape and self.codes.ndim == 2):
+            raise InvalidData("'codes' and 'weights' must both be (items, m).")
+        check_same_length(codes=len(self.codes), hard=len(self.hard))
+        if not np.isfinite(self.weights).all() or (self.weights < 0).any():
+            raise InvalidData("'weights' must be finite numbers ≥ 0.")
+        check_codes(self.codes.ravel(), self.classes, "codes")
+        if ((self.codes[:, 0] == MISSING) != (self.hard == MISSING)).any():
+            raise InvalidData("A soft vote needs its hard vote, and a missing one has none.")
 
     @classmethod
-    def top(cls, probabilities: ArrayLike, m: int | None = None) -> SoftVotes:
+    def top(
+        cls, probabilities: ArrayLike, m: int | None = None, *, hard: Codes | None = None
+    ) -> SoftVotes:
         """Keep the m most probable classes (all by default; ties: the lower code first)."""
-        shape = np.shape(probabilities)
-        checked = check_probabilities(probabilities, shape[1] if len(shape) == 2 else 0)
-        keep = shape[1] if m is None else m
-        if not 1 <= keep <= shape[1]:
-            raise InvalidParameter.of("m", f"between 1 and {shape[1]}", m)
+        given = as_array(probabilities, "probabilities")
+        if given.ndim != 2:
+            raise InvalidData(f"'probabilities' must be (items, classes); got shape {given.shape}.")
+        classes = check_classes(given.shape[1])
+        checked = check_probabilities(given, classes)
+        keep = classes if m is None else m
+        if not 1 <= keep <= classes:
+            raise InvalidParameter.of("m", f"between 1 and {classes}", m)
         codes = np.argsort(-checked, axis=1, kind="stable")[:, :keep].astype(np.int32)
         weights = np.take_along_axis(checked, codes.astype(np.int64), axis=1)
         total = weights.sum(axis=1, keepdims=True)
         codes[total[:, 0] == 0] = MISSING
-        return cls(codes, weights / np.where(total == 0, 1.0, total))
+        weights = weights / np.where(total == 0, 1.0, total)
+        return cls(codes, weights, classes, codes[:, 0] if hard is None else hard)
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def __getitem__(self, rows: ArrayLike) -> SoftVotes:
         chosen = np.asarray(rows)
-        return SoftVotes(self.codes[chosen], self.weights[chosen])
-
-    @property
-    def hard(self) -> Codes:
-        """The class each vote favours."""
-        return self.codes[:, 0]
+        return SoftVotes(self.codes[chosen], self.weights[chosen], self.classes, self.hard[chosen])
 
 
-def majority(votes: Codes) -> Codes:
+def majority(votes: ArrayLike) -> Codes:
     """The most frequent vote of each item; a tie goes to the tied class voted for most recently.
 
     ``votes`` is (T, n) in order of arrival. Counting back from the newest vote makes the most
@@ -130,10 +181,15 @@ def majority(votes: Codes) -> Codes:
     >>> majority(np.array([[0, 0, 2], [0, 1, -1], [1, -1, -1]], dtype=np.int32))
     array([0, 1, 2], dtype=int32)
     """
-    best = np.full(votes.shape[1], MISSING, dtype=np.int32)
-    most = np.zeros(votes.shape[1], dtype=np.int64)
-    for cast in votes[::-1]:
-        count = ((votes == cast) & (cast != MISSING)).sum(axis=0)
+    given = as_array(votes, "votes")
+    if given.ndim != 2 or given.dtype.kind not in "iu":
+        raise InvalidData(
+            f"'votes' must be codes (models, items); got {given.dtype} {given.shape}."
+        )
+    best = np.full(given.shape[1], MISSING, dtype=np.int32)
+    most = np.zeros(given.shape[1], dtype=np.int64)
+    for cast in given[::-1]:
+        count = ((given == cast) & (cast != MISSING)).sum(axis=0)
         wins = count > most
         best[wins] = cast[wins]
         most[wins] = count[wins]

@@ -1,11 +1,13 @@
 """The command line: the library's verbs, with help, tables and JSON.
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage. Errors are one paragraph on stderr, or an
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted. Errors are one paragraph
+on stderr, or an
 object with ``--json``; never a traceback.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -37,8 +39,11 @@ cli.add_command(replay_command)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(run(given))
+    for stream in (sys.stdout, sys.stderr):
+        # Where the encoding knows no Σ, a question mark is better than no table at all.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -54,10 +59,7 @@ def run(arguments: Sequence[str]) -> int:
         # The reader of our output has left (as `| head` does); there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted.", err=True)
-        return 130
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         if os.environ.get(TRACEBACK):
             raise
         told = _told(error)
@@ -69,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         return _exit_code(error)
 
 
-def _told(error: Exception) -> dict[str, str | None]:
+def _told(error: BaseException) -> dict[str, str | None]:
     """An error as kind, message and hint."""
     if isinstance(error, PosterityError):
         return error.to_dict()
@@ -77,8 +79,11 @@ def _told(error: Exception) -> dict[str, str | None]:
         command = error.ctx.command_path if error.ctx else "posterity"
         hint = f"Try '{command} --help'."
         return {"kind": "usage", "message": error.format_message(), "hint": hint}
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        return {"kind": "interrupted", "message": "Interrupted.", "hint": None}
     if isinstance(error, OSError):
-        return {"kind": "file", "message": f"{error.strerror}: '{error.filename}'.", "hint": None}
+        which = f": '{error.filename}'" if error.filename else ""
+        return {"kind": "file", "message": f"{error.strerror or error}{which}.", "hint": None}
     return {
         "kind": "bug",
         "message": f"Unexpected {type(error).__name__}: {error}.",
@@ -86,7 +91,9 @@ def _told(error: Exception) -> dict[str, str | None]:
     }
 
 
-def _exit_code(error: Exception) -> int:
+def _exit_code(error: BaseException) -> int:
     if isinstance(error, PosterityError):
         return error.exit_code
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        return 130
     return 2 if isinstance(error, click.UsageError) else 1

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
-from posterity.cli.output import console, print_json
+from posterity.cli.output import print_json, show
 from posterity.demo import record_digits
 from posterity.replay import Recording, run
+from posterity.specs import MOST_SEED
 
 WAYS = (
     ("never update", 0, "replace"),
@@ -24,7 +27,11 @@ WAYS = (
 
 @click.command("demo", short_help="See the method work on real classifiers.")
 @click.option(
-    "--seed", default=0, show_default=True, help="Which digits are learnt from and labelled."
+    "--seed",
+    type=click.IntRange(0, MOST_SEED),
+    default=0,
+    show_default=True,
+    help="Which digits are learnt from and labelled.",
 )
 @click.option(
     "--recording", metavar="FILE", help="Also keep the recorded votes, for `posterity replay`."
@@ -49,12 +56,11 @@ def demo_command(seed: int, recording: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"rows": rows})
         return
-    out = console()
-    out.print(_story(digits, rows[0]))
-    out.print(_table(rows))
-    out.print(_moral(rows))
+    show(_story(digits, rows[0]))
+    show(_table(rows))
+    show(_moral(rows))
     if recording is not None:
-        out.print(f"The recording is in {recording}; try: posterity replay {recording}")
+        show(Text(f"The recording is kept; try: posterity replay {shlex.quote(recording)}"))
 
 
 def _story(digits: Recording, first: dict[str, Any]) -> str:

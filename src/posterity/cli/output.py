@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from posterity.replay.experiment import Progress as Report
 from posterity.replay.table import SHED_FIRST, table
@@ -25,6 +24,17 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
 
 
+def show(renderable: RenderableType) -> None:
+    """Print something for people; piped, without the padding a terminal does not show."""
+    out = console()
+    if sys.stdout.isatty():
+        out.print(renderable, crop=False)
+        return
+    with out.capture() as captured:
+        out.print(renderable)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
 def print_json(value: Any) -> None:
     """One JSON document; NaN is refused because JSON has none."""
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1))
@@ -35,10 +45,13 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     out = console()
     unlimited = out.options.update(max_width=PIPED_WIDTH)  # else a table measures as if it fitted
     for shed in range(len(SHED_FIRST) + 1):
-        fitted: Table = table(rows, without=SHED_FIRST[:shed])
-        if Measurement.get(out, unlimited, fitted).maximum <= out.width:
+        fitted = table(rows, without=SHED_FIRST[:shed])
+        needed = Measurement.get(out, unlimited, fitted).maximum
+        if needed <= out.width:
             break
-    out.print(fitted)
+    else:
+        fitted.width = needed  # better wider than the terminal than cut beyond recognition
+    show(fitted)
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from posterity.cli.output import print_json, print_results, progress_bar
 from posterity.errors import InvalidParameter
@@ -49,7 +51,7 @@ from posterity.specs import split_list
     default=DEFAULT_BUDGET,
     show_default=True,
     metavar="LIST",
-    help="Evaluations per step: 10% or 0.1 of the eligible items, 500 is a count.",
+    help="Evaluations a step: 10% or 0.1 of the eligible items (1.0: all), 500 a count (1: one).",
 )
 @click.option(
     "--rules",
@@ -99,7 +101,9 @@ from posterity.specs import split_list
 @click.option(
     "--truth", metavar="FILE", help="With --import: .npy of class codes where the clone has none."
 )
+@click.pass_context
 def replay_command(
+    context: click.Context,
     paths: tuple[str, ...],
     models: str | None,
     beliefs: str,
@@ -129,28 +133,28 @@ def replay_command(
     \b
     A full backfill against ten per cent of it:
       posterity replay rec.npz --budgets 10%,100% --rules replace,cost-ratio:10
-    The paper's table on its own models:
-      posterity replay imagenet.npz --models alexnet,vgg11,resnet50 --split 0.5 --seeds 5 \\
-        --confusion diagonal,full --selector entropy,random --budgets 10%,30%,100% \\
-        --rules replace,majority-vote,max-belief,cost-ratio:2,cost-ratio:10
+    A table like the paper's, means of five splits:
+      posterity replay rec.npz --split 0.5 --seeds 5 \\
+        --confusion diagonal,full --selector entropy,random \\
+        --budgets 10%,30%,100% --rules replace,majority-vote,cost-ratio:10
     Recordings from a clone of a public repository:
       posterity replay --import imagenetv2 ImageNetV2/ recordings/
     """
     if repository is not None:
+        _refuse_others(context)
         _import(repository, paths, test_set, truth, as_json=as_json)
         return
     if len(paths) != 1:
         raise click.UsageError(f"Expected one RECORDING; got {len(paths)}: {', '.join(paths)}.")
     if test_set or truth:
         raise click.UsageError("--set and --truth go with --import.")
-    if out is not None and not Path(out).resolve().parent.is_dir():
-        # Told before an hour of walking, not after it.
-        raise InvalidParameter.of("out", "a file in a folder that exists", out)
+    if out is not None:
+        _check_out(Path(out), [paths[0], *([source] if source else [])])
     recording = Recording.load(paths[0])
     with progress_bar("Replaying") as progress:
         results = run(
             recording,
-            models=None if models is None else split_list(models),
+            models=None if models is None else _split_models(models),
             source=Recording.load(source) if source else None,
             split=split,
             seed=seed,
@@ -165,12 +169,33 @@ def replay_command(
             rules=split_list(rules),
             progress=progress,
         )
-    if out is not None:
-        results.write(out)
     if as_json:
         print_json(results.to_dict())
     else:
         print_results(results.rows)
+    if out is not None:
+        results.write(out)
+
+
+def _split_models(text: str) -> list[str]:
+    """Model names separated by commas; one that holds a comma stands in double quotes."""
+    return [name.strip() for line in csv.reader([text]) for name in line if name.strip()]
+
+
+def _check_out(out: Path, inputs: list[str]) -> None:
+    """Told before an hour of walking, not after it."""
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise InvalidParameter.of("out", "a file in a folder that exists", str(out))
+    if any(out.exists() and Path(path).exists() and out.samefile(path) for path in inputs):
+        raise InvalidParameter.of("out", "another file than what is replayed", str(out))
+
+
+def _refuse_others(context: click.Context) -> None:
+    """An import takes no replay options; none is ignored quietly."""
+    for name in context.params:
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in ("paths", "repository", "test_set", "truth", "as_json"):
+            raise click.UsageError(f"--{name.replace('_', '-')} does not go with --import.")
 
 
 def _import(

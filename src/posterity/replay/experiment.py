@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeVar
 
 from posterity._arrays import Floats
 from posterity.budget import Budget
 from posterity.confusion import estimate
 from posterity.errors import InvalidParameter, UnknownName
-from posterity.replay.recording import Recording
+from posterity.replay.recording import Recording, load
 from posterity.replay.results import Results
 from posterity.replay.scores import Scores
-from posterity.replay.split import Parts, Split, from_source, read_prior, read_split, take_apart
+from posterity.replay.split import (
+    Split,
+    check_order,
+    from_source,
+    read_prior,
+    read_split,
+    take_apart,
+)
 from posterity.replay.walk import fit, walk
 from posterity.rules import Rule
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Selector
 from posterity.selectors import parse as parse_selector
+from posterity.specs import MOST_SEED, read_seed
 
 BELIEFS = ("plain",)
 VOTES = ("hard", "soft")
@@ -32,107 +42,14 @@ DEFAULT_RULE = "cost-ratio:10"
 Progress = Callable[[int, int], None]
 """Called with the steps done and the steps in all."""
 
-
-@dataclass(frozen=True)
-class Experiment:
-    """What to replay, checked; ``run`` below is the way in."""
-
-    recording: Recording
-    source: Recording | None
-    split: Split | None
-    seeds: Sequence[int]
-    order: str
-    beliefs: str
-    confusions: Sequence[str]
-    prior: str | Floats
-    votes: str
-    selectors: Sequence[str | Selector]
-    budgets: Sequence[Budget]
-    rules: Sequence[str | Rule]
-    _parsed_rules: list[Rule] = field(init=False)
-
-    def __post_init__(self) -> None:
-        for name, given, allowed in (
-            ("beliefs", self.beliefs, BELIEFS),
-            ("votes", self.votes, VOTES),
-        ):
-            if given not in allowed:
-                raise UnknownName.among(name, given, allowed)
-        for name in ("seeds", "confusions", "selectors", "budgets", "rules"):
-            if not len(getattr(self, name)):
-                raise InvalidParameter.of(name, "at least one", [])
-        for estimator in self.confusions:
-            estimate(estimator)
-        object.__setattr__(self, "_parsed_rules", [parse_rule(rule) for rule in self.rules])
-
-    def run(self, progress: Progress | None = None) -> Results:
-        """All walks, one after the other."""
-        results = Results()
-        grid = len(self.seeds) * len(self.confusions) * len(self.selectors) * len(self.budgets)
-        total, done = grid * len(self.recording.models), 0
-        for seed in self.seeds:
-            parts = self._parts(seed).in_order(self.order)
-            prior = read_prior(self.prior, parts.labelled)
-            for estimator in self.confusions:
-                fitted = fit(parts.labelled, estimator)
-                for selector in self.selectors:
-                    for budget in self.budgets:
-                        scores = Scores(parts.target.truth, len(self.rules))
-                        clock = time.perf_counter()
-                        for step in walk(
-                            parts.target,
-                            fitted,
-                            prior=prior,
-                            selector=parse_selector(selector),
-                            budget=budget,
-                            rules=self._parsed_rules,
-                            soft=self.votes == "soft",
-                            seed=seed,
-                        ):
-                            scores.add(step)
-                            done += 1
-                            if progress:
-                                progress(done, total)
-                        seconds = time.perf_counter() - clock
-                        setting = self._describe(parts, seed, estimator, selector, budget)
-                        for rule, of_rule in zip(self.rules, scores.by_rule, strict=True):
-                            results.add(setting | {"rule": str(rule)}, of_rule, seconds)
-        return results
-
-    def _parts(self, seed: int) -> Parts:
-        if self.source is not None:
-            return from_source(self.source, self.recording)
-        return take_apart(self.recording, read_split(self.split, self.recording), seed=seed)
-
-    def _describe(
-        self,
-        parts: Parts,
-        seed: int,
-        estimator: str,
-        selector: str | Selector,
-        budget: Budget,
-    ) -> dict[str, Any]:
-        return {
-            "recording": self.recording.name,
-            "source": None if self.source is None else self.source.name,
-            "models": list(parts.target.models),
-            "order": self.order,
-            "split": None if self.source is not None else read_split(self.split, self.recording),
-            "seed": seed,
-            "beliefs": self.beliefs,
-            "confusion": estimator,
-            "prior": self.prior if isinstance(self.prior, str) else "given",
-            "votes": self.votes,
-            "selector": str(selector),
-            "budget": budget.share(len(parts.target)),
-        }
+T = TypeVar("T")
 
 
 def run(
-    recording: Recording,
+    recording: Recording | str | Path,
     *,
     models: Sequence[str] | None = None,
-    source: Recording | None = None,
+    source: Recording | str | Path | None = None,
     split: Split | None = None,
     seed: int = 0,
     seeds: int = 1,
@@ -153,32 +70,120 @@ def run(
     split and draws its own random selections. The truth is hidden from everything but the
     metrics and the oracle.
     """
-    if models is not None and not models:
-        raise InvalidParameter.of("models", "at least one", [])
-    if seeds < 1:
+    # All options are read before the first walk, so that no mistake shows only hours later.
+    _among("kind of beliefs", beliefs, BELIEFS)
+    _among("kind of votes", votes, VOTES)
+    check_order(order)
+    estimators = _read_each("confusion", confusion, estimate)
+    chosen = _read_each("selector", selector, parse_selector)
+    spending = _read_each("budgets", budgets, Budget.of)
+    deciding = _read_each("rules", rules, parse_rule)
+    first = read_seed(seed, "seed")
+    if type(seeds) is not int or not 1 <= seeds <= MOST_SEED - first + 1:
         raise InvalidParameter.of("seeds", "at least 1", seeds)
-    if seed < 0:
-        raise InvalidParameter.of("seed", "a whole number ≥ 0", seed)
-    if source is not None and split is not None:
+    replayed = load(recording)
+    if models is not None:
+        replayed = replayed.pick(_listed_models(models))
+    taken_from = None if source is None else load(source, "source")
+    if taken_from is not None and split is not None:
         raise InvalidParameter(
             "The labelled set comes from 'source' or from 'split', not from both."
         )
-    return Experiment(
-        recording=recording if models is None else recording.pick(models),
-        source=source,
-        split=split,
-        seeds=range(seed, seed + seeds),
-        order=order,
-        beliefs=beliefs,
-        confusions=_listed(confusion),
-        prior=prior,
-        votes=votes,
-        selectors=_listed(selector),
-        budgets=[Budget.of(budget) for budget in _listed(budgets)],
-        rules=_listed(rules),
-    ).run(progress)
+    share = read_split(split, replayed) if taken_from is None else None
+
+    results = Results()
+    grid = list(product(estimators, chosen.items(), spending.values()))
+    count = _Count(seeds * len(grid) * len(replayed.models), progress)
+    for draw in range(first, first + seeds):
+        if taken_from is None:
+            parts = take_apart(replayed, share or 1.0, seed=draw)
+        else:
+            parts = from_source(taken_from, replayed)
+        parts = parts.in_order(order)
+        _check_shares(spending.values(), len(parts.target))
+        weights = read_prior(prior, parts.labelled)
+        fitted = {estimator: fit(parts.labelled, estimator) for estimator in estimators}
+        for estimator, (choice, by), budget in grid:
+            scores, clock = Scores(parts.target.truth, len(deciding)), time.perf_counter()
+            for step in walk(
+                parts.target,
+                fitted[estimator],
+                prior=weights,
+                selector=by,
+                budget=budget,
+                rules=list(deciding.values()),
+                soft=votes == "soft",
+                seed=draw,
+            ):
+                scores.add(step)
+                count.up()
+            seconds = time.perf_counter() - clock
+            setting = {
+                "recording": replayed.name,
+                "source": None if taken_from is None else taken_from.name,
+                "models": list(parts.target.models),
+                "order": order,
+                "split": share,
+                "seed": draw,
+                "beliefs": beliefs,
+                "confusion": estimator,
+                "prior": prior if isinstance(prior, str) else "given",
+                "votes": votes,
+                "selector": choice,
+                "budget": budget.share(len(parts.target)),
+            }
+            for rule, steps in zip(deciding, scores.by_rule, strict=True):
+                results.add(setting | {"rule": rule}, steps, seconds)
+    return results
 
 
-def _listed(given: Any) -> list[Any]:
-    """One value or many, as a list: strings and family members are single values."""
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+@dataclass
+class _Count:
+    """Steps done, told to whoever wants to know."""
+
+    total: int
+    progress: Progress | None
+    done: int = 0
+
+    def up(self) -> None:
+        self.done += 1
+        if self.progress:
+            self.progress(self.done, self.total)
+
+
+def _among(what: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise UnknownName.among(what, str(given), known)
+
+
+def _read_each(name: str, given: Any, read: Callable[[Any], T]) -> dict[str, T]:
+    """One value or many, read and named as they were written; what means the same is kept once."""
+    single = isinstance(given, (str, Budget)) or not isinstance(given, Iterable)
+    listed = [given] if single else list(given)
+    if not listed:
+        raise InvalidParameter.of(name, "at least one", listed)
+    kept: dict[str, T] = {}
+    for value in listed:
+        parsed = read(value)
+        if parsed not in kept.values():
+            kept[str(value)] = parsed
+    return kept
+
+
+def _listed_models(models: Any) -> list[str]:
+    listed = [models] if isinstance(models, str) else list(models)
+    if not listed or len(set(listed)) < len(listed):
+        raise InvalidParameter.of("models", "at least one, and each only once", listed)
+    return listed
+
+
+def _check_shares(budgets: Iterable[Budget], items: int) -> None:
+    """Rows tell budgets apart by their share of the target, so no two may have the same."""
+    seen: dict[float, Budget] = {}
+    for budget in budgets:
+        other = seen.setdefault(budget.share(items), budget)
+        if other is not budget:
+            raise InvalidParameter(
+                f"The budgets {other} and {budget} are the same share of {items} items.",
+                hint="Replay them one at a time.",
+            )

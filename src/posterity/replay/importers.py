@@ -8,16 +8,19 @@ predictions of 30 models on CIFAR-10 and CIFAR-10.1.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posterity._arrays import Codes
 from posterity.errors import InvalidData, InvalidParameter, InvalidRecording, UnknownName
 from posterity.replay.recording import Recording
+from posterity.replay.split import arrange
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -46,6 +49,8 @@ def import_recordings(
     """
     if kind not in IMPORTERS:
         raise UnknownName.among("repository to import", kind, IMPORTERS)
+    if truth is not None and test_set is None:
+        raise InvalidParameter("--truth belongs to one test set; name it with --set.")
     root, target = Path(folder), Path(out)
     one_file = target.suffix == ".npz"
     sets, read = IMPORTERS[kind](root, None if truth is None else _codes(Path(truth)))
@@ -65,7 +70,9 @@ def import_recordings(
         except _NoTruthError as reason:
             skipped[name] = str(reason)
             continue
-        recordings[target if one_file else target / f"{name}.npz"] = _by_accuracy(recording)
+        # From weakest to strongest, the order in which a user would meet them.
+        ordered = recording.pick(arrange(recording, "improving"))
+        recordings[target if one_file else target / f"{name}.npz"] = ordered
     if not recordings:
         told = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
         raise InvalidData(f"Nothing could be imported from '{root}': {told}.")
@@ -89,19 +96,21 @@ def _imagenetv2(root: Path, truth: Codes | None) -> tuple[list[str], Reader]:
     if truth is not None:
         raise InvalidParameter("ImageNetV2 brings its own truth; leave out --truth.")
     data = root / "data"
-    classes = sorted(
-        _json(data / "metadata" / "class_info.json"), key=lambda info: int(info["cid"])
-    )
-    names = tuple(f"{info['wnid']} {_word(info)}" for info in classes)
-    code_of = {info["wnid"]: code for code, info in enumerate(classes)}
+    about = data / "metadata" / "class_info.json"
+    with _expecting(about, "a list of cid, wnid and synset"):
+        classes = sorted(_json(about), key=lambda info: int(info["cid"]))
+        names = tuple(f"{info['wnid']} {_word(info)}" for info in classes)
+        code_of = {info["wnid"]: code for code, info in enumerate(classes)}
 
     def read(test_set: str) -> Recording:
-        images = _json(data / "datasets" / f"{test_set}.json")["image_filenames"]
+        listing = data / "datasets" / f"{test_set}.json"
+        with _expecting(listing, "image_filenames: pairs of a name and a known wnid"):
+            images = _json(listing)["image_filenames"]
+            known = np.array([code_of[wnid] for _, wnid in images], dtype=np.int32)
         votes = {
-            path.stem: _first_choice(_npy(path))
+            path.stem: _first_choice(path)
             for path in sorted((data / "predictions" / test_set).glob("*.npy"))
         }
-        known = np.array([code_of[wnid] for _, wnid in images], dtype=np.int32)
         return _recording(test_set, names, known, votes)
 
     return _folders(data / "predictions"), read
@@ -114,16 +123,17 @@ def _cifar10_1(root: Path, truth: Codes | None) -> tuple[list[str], Reader]:
 
     def read(test_set: str) -> Recording:
         labels = root / "datasets" / f"cifar10.1_{test_set}_labels.npy"
+        if labels.exists() and truth is not None:
+            raise InvalidParameter(f"'{test_set}' has its own labels; leave out --truth.")
         if not labels.exists() and truth is None:
             raise _NoTruthError(
                 f"its labels are not in the repository (no {labels.name}); give --truth"
             )
-        known = _codes(labels) if labels.exists() else truth
         votes = {
-            path.stem.removesuffix("_predictions"): np.array(_json(path), dtype=np.int32)
+            path.stem.removesuffix("_predictions"): _listed(path)
             for path in sorted((folder / f"{test_set}_predictions").glob("*.json"))
         }
-        return _recording(test_set, CIFAR10, np.asarray(known, dtype=np.int32), votes)
+        return _recording(test_set, CIFAR10, _codes(labels) if truth is None else truth, votes)
 
     return sets, read
 
@@ -143,30 +153,42 @@ def _recording(
     return Recording(classes=classes, models=tuple(votes), truth=truth, votes=stacked, name=name)
 
 
-def _by_accuracy(recording: Recording) -> Recording:
-    """Models from weakest to strongest, the order in which a user would meet them."""
-    accuracy = (recording.votes == recording.truth).mean(axis=1)
-    order = np.argsort(accuracy, kind="stable")
-    return recording.pick([recording.models[at] for at in order])
-
-
-def _first_choice(predictions: np.ndarray) -> Codes:
-    best = predictions[:, 0] if predictions.ndim == 2 else predictions
-    return best.astype(np.int32)
-
-
 def _word(info: Mapping[str, Any]) -> str:
     words = info.get("synset") or [info["wnid"]]
     return str(words if isinstance(words, str) else words[0])
 
 
+def _first_choice(path: Path) -> Codes:
+    predictions = _npy(path)
+    return _check(predictions[:, 0] if predictions.ndim == 2 else predictions, path)
+
+
+def _listed(path: Path) -> Codes:
+    with _expecting(path, "a list of class codes"):
+        return _check(np.array(_json(path)), path)
+
+
 def _codes(path: Path) -> Codes:
-    codes = _npy(path)
+    return _check(_npy(path), path)
+
+
+def _check(codes: NDArray[Any], path: Path) -> Codes:
     if codes.ndim != 1 or codes.dtype.kind not in "iu":
         raise InvalidData(
             f"'{path}' must hold one class code an item; got {codes.dtype} {codes.shape}."
         )
     return codes.astype(np.int32)
+
+
+@contextmanager
+def _expecting(path: Path, what: str) -> Iterator[None]:
+    """Reading foreign files: whatever does not fit is the file's fault, and said so."""
+    try:
+        yield
+    except InvalidData:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise InvalidData(f"'{path}' does not hold {what}: {error!r}.") from None
 
 
 def _folders(parent: Path) -> list[str]:
@@ -187,7 +209,7 @@ def _json(path: Path) -> Any:
         raise InvalidData(f"'{path}' is not JSON: {error}.") from None
 
 
-def _npy(path: Path) -> np.ndarray:
+def _npy(path: Path) -> NDArray[Any]:
     try:
         return np.asarray(np.load(path, allow_pickle=False))
     except FileNotFoundError:

@@ -14,64 +14,103 @@ from numpy.typing import NDArray
 
 from posterity._arrays import Codes, Mask, Rows
 from posterity.errors import InvalidData, InvalidRecording, UnknownName
-from posterity.votes import MISSING, SoftVotes, check_codes, check_probabilities
+from posterity.votes import MISSING, SoftVotes, as_array, check_codes, check_probabilities
 
 MISSING_IN_FILE = 65535
 """A vote that was not recorded, in a file's unsigned codes."""
 
+_FILE: dict[str, tuple[str, str]] = {
+    "classes": ("U", "text"),
+    "models": ("U", "text"),
+    "y_true": ("iu", "integers"),
+    "y_pred": ("iu", "integers"),
+    "probs": ("f", "floats"),
+    "is_source": ("b", "booleans"),
+}
+"""The arrays of a file: which kinds of dtype they may have, and what to call that."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Recording:
     """Votes of T models on N items whose truth is known.
 
     >>> recording = Recording(
     ...     classes=("cat", "dog"), models=("old", "new"),
-    ...     truth=np.array([0, 1, 1]), votes=np.array([[0, 0, 1], [0, 1, -1]]),
+    ...     truth=[0, 1, 1], votes=[[0, 0, 1], [0, 1, -1]],
     ... )
     >>> recording
     Recording(3 items, 2 classes, 2 models)
     """
 
-    classes: tuple[str, ...]
-    models: tuple[str, ...]
+    classes: Sequence[str]
+    models: Sequence[str]
     truth: Codes
-    """(N,) the true class of each item."""
+    """(N,) the true class of each item; ``y_true`` in files."""
     votes: Codes
-    """(T, N) each model's vote on each item; −1 where none was recorded."""
+    """(T, N) each model's vote on each item, −1 where none was recorded; ``y_pred`` in files."""
     probabilities: NDArray[np.floating[Any]] | None = None
-    """(T, N, K) class probabilities, in the precision they were recorded in."""
+    """(T, N, K) class probabilities, in the precision they were recorded in; ``probs`` in files."""
     is_source: Mask | None = None
     """(N,) which items the recording itself sets apart as labelled set."""
     name: str = "recording"
 
     def __post_init__(self) -> None:
-        for what, names in (("classes", self.classes), ("models", self.models)):
-            if len(set(names)) < len(names):
-                raise InvalidRecording(f"'{self.name}' names some of its {what} twice.")
+        for what in ("classes", "models"):
+            object.__setattr__(self, what, self._names(what))
         if len(self.classes) < 2 or not self.models:
             raise InvalidRecording(f"'{self.name}' needs two classes and one model at least.")
-        items, models, classes = len(self.truth), len(self.models), len(self.classes)
-        self._expect("y_pred", self.votes, (models, items))
-        self._expect("probs", self.probabilities, (models, items, classes))
-        self._expect("is_source", self.is_source, (items,))
         try:
-            check_codes(self.truth, classes, "y_true", allow_missing=False)
-            for model, cast in zip(self.models, self.votes, strict=True):
-                check_codes(cast, classes, f"y_pred of {model}")
+            self._check_arrays()
         except InvalidData as error:
             raise InvalidRecording(f"'{self.name}': {error.message}", hint=error.hint) from None
 
-    def _expect(self, field: str, array: NDArray[Any] | None, shape: tuple[int, ...]) -> None:
-        if array is not None and array.shape != shape:
+    def _names(self, what: str) -> tuple[str, ...]:
+        given = getattr(self, what)
+        names = () if isinstance(given, str) else tuple(given)
+        if not all(isinstance(name, str) for name in names):
             raise InvalidRecording(
-                f"'{self.name}': {field} must have shape {shape}, from the lengths of models, "
-                f"y_true and classes; got {array.shape}."
+                f"'{self.name}': {what} must be texts; got {names[:3]}.",
+                hint="Write numbers and booleans as text.",
             )
+        plain = tuple(str(name) for name in names)
+        if len(set(plain)) < len(plain):
+            raise InvalidRecording(f"'{self.name}' names some of its {what} twice.")
+        return plain
+
+    def _check_arrays(self) -> None:
+        classes, models = len(self.classes), len(self.models)
+        truth = check_codes(self.truth, classes, "truth (y_true)", allow_missing=False)
+        votes = as_array(self.votes, "votes (y_pred)")
+        self._expect("votes (y_pred)", votes, (models, len(truth)))
+        cast = [
+            check_codes(each, classes, f"votes (y_pred) of {model}")
+            for model, each in zip(self.models, votes, strict=True)
+        ]
+        object.__setattr__(self, "truth", truth)
+        object.__setattr__(self, "votes", np.array(cast, dtype=np.int32))
+        if self.probabilities is not None:
+            given = as_array(self.probabilities, "probabilities (probs)")
+            self._expect("probabilities (probs)", given, (models, len(truth), classes), "f")
+            object.__setattr__(self, "probabilities", given)
+        if self.is_source is not None:
+            mask = as_array(self.is_source, "is_source")
+            self._expect("is_source", mask, (len(truth),), "b")
+            object.__setattr__(self, "is_source", mask)
+
+    @staticmethod
+    def _expect(name: str, array: NDArray[Any], shape: tuple[int, ...], kinds: str = "iu") -> None:
+        if array.shape != shape:
+            raise InvalidData(
+                f"'{name}' must have shape {shape}, from the numbers of models, items and classes; "
+                f"got {array.shape}."
+            )
+        if array.size and array.dtype.kind not in kinds:
+            what = {"iu": "integers", "f": "floats", "b": "booleans"}[kinds]
+            raise InvalidData(f"'{name}' must hold {what}; got {array.dtype}.")
 
     def __repr__(self) -> str:
-        return (
-            f"Recording({len(self)} items, {len(self.classes)} classes, {len(self.models)} models)"
-        )
+        sizes = (len(self), len(self.classes), len(self.models))
+        return "Recording({} items, {} classes, {} models)".format(*sizes)
 
     def __len__(self) -> int:
         return len(self.truth)
@@ -84,24 +123,20 @@ class Recording:
         absent = [key for key in ("classes", "models", "y_true", "y_pred") if key not in fields]
         if absent:
             raise InvalidRecording(f"'{where}' has no array {', '.join(absent)}.")
-        for key, kinds, what in (
-            ("classes", "U", "text"),
-            ("models", "U", "text"),
-            ("y_true", "iu", "integers"),
-            ("y_pred", "iu", "integers"),
-            ("probs", "f", "floats"),
-            ("is_source", "b", "booleans"),
-        ):
+        for key, (kinds, what) in _FILE.items():
             if key in fields and fields[key].dtype.kind not in kinds:
                 raise InvalidRecording(
                     f"'{where}': {key} must hold {what}; got dtype {fields[key].dtype}."
                 )
-        cast = fields["y_pred"].astype(np.int64)
+        for key in ("classes", "models"):
+            if fields[key].ndim != 1:
+                raise InvalidRecording(f"'{where}': {key} must have one dimension.")
+        cast = fields["y_pred"]
         return cls(
-            classes=tuple(fields["classes"].tolist()),
-            models=tuple(fields["models"].tolist()),
-            truth=fields["y_true"].astype(np.int32),
-            votes=np.where(cast == MISSING_IN_FILE, MISSING, cast).astype(np.int32),
+            classes=fields["classes"].tolist(),
+            models=fields["models"].tolist(),
+            truth=fields["y_true"],
+            votes=np.where(cast == MISSING_IN_FILE, MISSING, cast.astype(np.int64)),
             probabilities=fields.get("probs"),
             is_source=fields.get("is_source"),
             name=where.stem,
@@ -111,20 +146,17 @@ class Recording:
         """Write an ``.npz`` file that ``load`` reads."""
         if len(self.classes) > MISSING_IN_FILE:
             raise InvalidRecording(f"A file holds up to {MISSING_IN_FILE} classes.")
-        fields: dict[str, NDArray[Any]] = {
+        cast = np.where(self.votes == MISSING, MISSING_IN_FILE, self.votes)
+        fields: dict[str, Any] = {
             "classes": np.array(self.classes),
             "models": np.array(self.models),
             "y_true": self.truth.astype(np.uint16),
-            "y_pred": np.where(self.votes == MISSING, MISSING_IN_FILE, self.votes).astype(
-                np.uint16
-            ),
+            "y_pred": cast.astype(np.uint16),
+            "probs": self.probabilities,
+            "is_source": self.is_source,
         }
-        if self.probabilities is not None:
-            fields["probs"] = self.probabilities
-        if self.is_source is not None:
-            fields["is_source"] = self.is_source
         with Path(path).open("wb") as file:
-            np.savez_compressed(file, **fields)  # type: ignore[arg-type]
+            np.savez_compressed(file, **{k: v for k, v in fields.items() if v is not None})
 
     def take(self, rows: Rows) -> Recording:
         """The same models on some of the items, in the order given."""
@@ -165,7 +197,7 @@ class Recording:
             self,
             classes=other.classes,
             truth=code[self.truth],
-            votes=np.where(self.votes == MISSING, MISSING, code[self.votes]).astype(np.int32),
+            votes=np.where(self.votes == MISSING, MISSING, code[self.votes]),
             probabilities=None if self.probabilities is None else self.probabilities[..., back],
         )
 
@@ -176,31 +208,46 @@ class Recording:
                 f"'{self.name}' has no class probabilities (probs), so there are no soft votes.",
                 hint="Use hard votes.",
             )
-        classes = len(self.classes)
+        cast = self.votes[model]
+        name = f"probabilities (probs) of {self.models[model]}"
         recorded = check_probabilities(
-            np.where((self.votes[model] == MISSING)[:, None], 0.0, self.probabilities[model]),
-            classes,
-            f"probs of {self.models[model]}",
+            np.where((cast == MISSING)[:, None], 0.0, self.probabilities[model]),
+            len(self.classes),
+            name,
         )
-        return SoftVotes.top(recorded)
+        if (recorded.sum(axis=1)[cast != MISSING] == 0).any():
+            raise InvalidRecording(f"'{self.name}': '{name}' are all 0 for an item with a vote.")
+        return SoftVotes.top(recorded, hard=cast)
+
+
+def load(given: Recording | str | Path, name: str = "recording") -> Recording:
+    """A recording, or the path of one."""
+    if isinstance(given, Recording):
+        return given
+    if isinstance(given, (str, Path)):
+        return Recording.load(given)
+    raise InvalidRecording(f"'{name}' must be a recording or a path; got {type(given).__name__}.")
 
 
 def _read_npz(where: Path) -> Mapping[str, NDArray[Any]]:
     try:
         # Opened here: NumPy leaves the file open when it turns out not to be an archive.
         with where.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.lib.npyio.NpzFile):
-                return {key: archive[key] for key in archive.files}
+            if not zipfile.is_zipfile(file):
+                raise InvalidRecording(f"'{where}' is not a readable recording: no .npz archive.")
+            file.seek(0)
+            archive: Any = np.load(file, allow_pickle=False)
+            return {key: archive[key] for key in archive.files}
     except FileNotFoundError:
         raise InvalidRecording(f"There is no recording at '{where}'.") from None
+    except InvalidRecording:
+        raise
     except ValueError as error:
         if "allow_pickle" not in str(error):
-            raise InvalidRecording(f"'{where}' is not a readable recording: {error}") from None
+            raise InvalidRecording(f"'{where}' is not a readable recording: {error}.") from None
         raise InvalidRecording(
             f"'{where}' holds pickled objects; a recording holds plain arrays only.",
             hint="Pickles run code when read. Save classes and models as text arrays (dtype U).",
         ) from None
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
-        raise InvalidRecording(f"'{where}' is not a readable recording: {error}") from None
-    raise InvalidRecording(f"'{where}' is a single array, not an .npz recording.")
+        raise InvalidRecording(f"'{where}' is not a readable recording: {error}.") from None

@@ -60,7 +60,7 @@ class Results:
         """Record the scored steps of one run."""
         self.rows.append(setting | _run_row(steps) | {"seconds": seconds})
         self.steps.extend(
-            setting | _step_row(number, step, steps[0].truth.accuracy)
+            setting | _step_row(number, step, steps[0].score.accuracy)
             for number, step in enumerate(steps)
         )
 
@@ -83,13 +83,20 @@ class Results:
         return pa.Table.from_pylist(listed, schema=SCHEMA)
 
     def write(self, path: str | Path) -> None:
-        """Write rows of both kinds as one Parquet file."""
+        """Write rows of both kinds as one Parquet file: all of it or nothing."""
+        where = Path(path)
+        if where.exists() and not where.is_file():
+            raise InvalidParameter.of("out", "a file", str(where))
+        beside = where.with_name(f".{where.name}.partial")
         try:
-            pq.write_table(self.to_arrow(), path)
-        except OSError as error:
-            raise InvalidParameter(f"The results cannot be written to '{path}': {error}.") from None
+            pq.write_table(self.to_arrow(), beside)
+            beside.replace(where)
+        finally:
+            beside.unlink(missing_ok=True)
 
     def __str__(self) -> str:
+        if not self.rows:
+            return "no runs"
         console = Console(file=io.StringIO(), width=200, color_system=None)
         with console.capture() as capture:
             console.print(table(self.rows))
@@ -97,7 +104,7 @@ class Results:
 
 
 def _run_row(steps: Sequence[ScoredStep]) -> Row:
-    score = metrics.score_run([step.truth for step in steps])
+    score = metrics.score_run([step.score for step in steps])
     later = steps[1:]
     return {
         "n": score.items,
@@ -121,13 +128,13 @@ def _step_row(number: int, step: ScoredStep, first_accuracy: float) -> Row:
     return {
         "step": number,
         "model": step.model,
-        "n": step.truth.items,
-        "evaluations": step.truth.evaluations,
-        "accuracy": 100 * step.truth.accuracy,
-        "delta_accuracy": 100 * (step.truth.accuracy - first_accuracy),
-        **_flips(step.truth.flips),
-        "btc": _percent(step.truth.btc),
-        "bec": _percent(step.truth.bec),
+        "n": step.score.items,
+        "evaluations": step.score.evaluations,
+        "accuracy": 100 * step.score.accuracy,
+        "delta_accuracy": 100 * (step.score.accuracy - first_accuracy),
+        **_flips(step.score.flips),
+        "btc": _percent(step.score.btc),
+        "bec": _percent(step.score.bec),
         "expected_accuracy": 100 * step.expected_accuracy,
         "expected_negative_flips": step.expected_flips.negative,
         "expected_positive_flips": step.expected_flips.positive,

@@ -17,7 +17,7 @@ class ScoredStep:
     """One step of one rule: against the truth, and as the beliefs would have it."""
 
     model: str
-    truth: metrics.StepScore
+    score: metrics.StepScore
     expected_accuracy: float
     expected_flips: metrics.ExpectedFlips
 
@@ -38,7 +38,7 @@ class Scores:
             flipped = decision.flipped
             scored = ScoredStep(
                 model=step.model,
-                truth=metrics.score_step(
+                score=metrics.score_step(
                     self._truth, self._before[at], labels.label, evaluations=len(step.rows)
                 ),
                 expected_accuracy=metrics.expected_accuracy(labels.belief),

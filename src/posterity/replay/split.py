@@ -15,6 +15,7 @@ from posterity import priors
 from posterity._arrays import Floats
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.replay.recording import Recording
+from posterity.specs import read_seed
 from posterity.votes import MISSING
 
 Split = float | str
@@ -40,12 +41,12 @@ def read_split(given: Split | None, recording: Recording) -> Split:
     """A split as a user writes it; by default the recording's own mask if it has one, else half."""
     if given is None:
         return 0.5 if recording.is_source is None else "is_source"
-    if given == "is_source":
+    if isinstance(given, str) and given == "is_source":
         return given
     allowed = "a fraction above 0 and up to 1 (1: everything is both), or 'is_source'"
     try:
         fraction = float(given)
-    except ValueError:
+    except (ValueError, TypeError):
         raise InvalidParameter.of("split", allowed, given) from None
     if not 0 < fraction <= 1:
         raise InvalidParameter.of("split", allowed, given)
@@ -69,7 +70,7 @@ def take_apart(recording: Recording, split: Split, *, seed: int) -> Parts:
     for part, rows in (("labelled set", labelled), ("target", target)):
         if not len(rows):
             raise InvalidData(
-                f"The {part} is empty: --split {split} of the {items} items in '{recording.name}'."
+                f"The {part} is empty: split {split} of the {items} items in '{recording.name}'."
             )
     return Parts(recording.take(labelled), recording.take(target))
 
@@ -81,16 +82,23 @@ def from_source(source: Recording, target: Recording) -> Parts:
     return Parts(source.pick(target.models).in_classes_of(target), target)
 
 
+def check_order(order: object) -> None:
+    """Refuse an order that does not exist, before anything is walked."""
+    if isinstance(order, str) and order.startswith("random:"):
+        read_seed(order.removeprefix("random:"), "order random")
+    elif order not in ORDERS[:3]:
+        raise InvalidParameter.of("order", f"one of {', '.join(ORDERS)}", order)
+
+
 def arrange(labelled: Recording, order: str) -> Sequence[str]:
     """The models as they arrive: as given, by accuracy on the labelled set, or shuffled."""
+    check_order(order)
     if order == "given":
         return labelled.models
-    name, _, seed = order.partition(":")
-    if name == "random" and seed.isdigit():
-        shuffled = np.random.default_rng(int(seed)).permutation(len(labelled.models))
+    if order.startswith("random:"):
+        seed = int(order.removeprefix("random:"))
+        shuffled = np.random.default_rng(seed).permutation(len(labelled.models))
         return [labelled.models[at] for at in shuffled]
-    if order not in ("improving", "adversarial"):
-        raise InvalidParameter.of("order", f"one of {', '.join(ORDERS)}", order)
     cast = labelled.votes != MISSING
     right = (labelled.votes == labelled.truth) & cast
     accuracy = right.sum(axis=1) / np.maximum(cast.sum(axis=1), 1)
@@ -108,25 +116,31 @@ def read_prior(given: str | Floats, labelled: Recording) -> Floats:
     if given == "labelled":
         return priors.labelled(labelled.truth, classes=classes)
     weights = _read_weights(Path(given))
-    unknown = [name for name in weights if name not in labelled.classes]
-    if unknown:
-        raise InvalidData(f"The prior in '{given}' names {unknown[0]!r}, which is no class here.")
+    for name, weight in weights.items():
+        if name not in labelled.classes:
+            raise InvalidData(f"The prior in '{given}' names {name!r}, which is no class here.")
+        if not (math.isfinite(weight) and weight >= 0):
+            raise InvalidData(f"The prior in '{given}' gives {name!r} the weight {weight}.")
     return priors.given([weights.get(name, 0.0) for name in labelled.classes], classes=classes)
 
 
 def _read_weights(path: Path) -> dict[str, float]:
     """Class weights from JSON (an object) or CSV (class, weight); classes left out get 0."""
     if not path.is_file():
-        raise InvalidParameter.of(
-            "prior", "uniform, labelled, or a file of class weights", str(path)
-        )
+        allowed = "uniform, labelled, or a file of class weights"
+        raise InvalidParameter.of("prior", allowed, str(path))
     try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".json":
-            return {str(name): float(weight) for name, weight in json.loads(text).items()}
-        return {name: float(weight) for name, weight in csv.reader(text.splitlines())}
-    except (ValueError, TypeError, AttributeError) as error:
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix.lower() == ".json":
+            pairs = list(json.loads(text, object_pairs_hook=list))
+        else:
+            pairs = [tuple(line) for line in csv.reader(text.splitlines()) if line]
+        weights = {str(name).strip(): float(weight) for name, weight in pairs}
+    except (ValueError, TypeError):
         raise InvalidData(
-            f"'{path}' is not a prior: {error}.",
+            f"'{path}' is not a prior.",
             hint="Expected a JSON object {class: weight}, or CSV lines class,weight, no header.",
         ) from None
+    if len(weights) < len(pairs):
+        raise InvalidData(f"The prior in '{path}' names a class twice.")
+    return weights

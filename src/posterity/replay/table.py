@@ -8,17 +8,13 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
+
+Row = dict[str, Any]
 
 IDENTITY = (
-    "recording",
-    "source",
-    "order",
-    "prior",
-    "votes",
-    "confusion",
-    "selector",
-    "budget",
-    "rule",
+    *("recording", "source", "split", "order", "prior", "votes"),
+    *("confusion", "selector", "budget", "rule"),
 )
 ALWAYS = ("budget", "rule")
 MEASURES = {
@@ -32,56 +28,75 @@ MEASURES = {
     "expected": ("expected_accuracy", "{:.1f}"),
     "evaluations": ("evaluations", "{:,.0f}"),
 }
-
-SHED_FIRST = ("expected", "ΣPF", "BEC", "BTC", "PF/NF")
+SHED_FIRST = ("expected", "ΣPF", "BEC", "BTC", "PF/NF", "Δ", "evaluations")
 """Columns to leave out where there is no room, least important first."""
+LEGEND = (
+    "accuracy in percent; Δ: gained since the first model; ΣNF, ΣPF: negative and positive flips; "
+    "BTC, BEC: backward trust and error compatibility; expected: accuracy as the beliefs have it"
+)
 
 
-def table(rows: Sequence[dict[str, Any]], *, without: Sequence[str] = ()) -> Table:
+def table(rows: Sequence[Row], *, without: Sequence[str] = ()) -> Table:
     """Means over seeds; columns that say the same everywhere go into the caption."""
     measures = {heading: how for heading, how in MEASURES.items() if heading not in without}
     varying = [key for key in IDENTITY if key in ALWAYS or len({row[key] for row in rows}) > 1]
+    # Text, not markup: a model may be called [v2].
     shown = Table(
-        title=_title(rows), caption=_caption(rows, varying), box=SIMPLE_HEAD, header_style="bold"
+        title=Text(_title(rows)),
+        caption=Text(_caption(rows, varying)),
+        box=SIMPLE_HEAD,
+        header_style="bold",
     )
     for key in varying:
-        shown.add_column(key, justify="right" if key == "budget" else "left")
+        shown.add_column(key, justify="right" if key == "budget" else "left", no_wrap=True)
     for heading in measures:
-        shown.add_column(heading, justify="right")
+        shown.add_column(heading, justify="right", no_wrap=True)
     previous = None
     for identity, group in grouped(rows, IDENTITY):
         run = dict(zip(IDENTITY, identity, strict=True))
         if previous is not None and run["budget"] != previous["budget"]:
             shown.add_section()
         previous = run
-        cells = [_named(key, run[key]) for key in varying]
-        shown.add_row(*cells, *(mean(group, *measure) for measure in measures.values()))
+        cells = [Text(_named(key, run[key])) for key in varying]
+        shown.add_row(*cells, *(_shown(group, *measure) for measure in measures.values()))
     return shown
 
 
 def grouped(
-    rows: Iterable[dict[str, Any]], keys: Sequence[str]
-) -> Iterable[tuple[tuple[Any, ...], list[dict[str, Any]]]]:
+    rows: Iterable[Row], keys: Sequence[str]
+) -> Iterable[tuple[tuple[Any, ...], list[Row]]]:
     """Rows that agree in ``keys``, in order of first appearance."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[key] for key in keys), []).append(row)
     return groups.items()
 
 
-def mean(rows: Iterable[dict[str, Any]], key: str, shape: str) -> str:
-    """The mean of a measure over rows as text; a dash where it is not defined."""
+def mean(rows: Sequence[Row], key: str) -> float | None:
+    """The mean of a measure over rows; None where it is nowhere defined.
+
+    PF/NF is the ratio of the sums: a mean of ratios would leave out the best rows, those without
+    a negative flip.
+    """
+    if key == "pf_nf":
+        negative = sum(row["negative_flips"] for row in rows)
+        return sum(row["positive_flips"] for row in rows) / negative if negative else None
     known = [row[key] for row in rows if row[key] is not None]
-    return shape.format(fmean(known)) if known else "–"
+    return fmean(known) if known else None
+
+
+def _shown(rows: Sequence[Row], key: str, shape: str) -> str:
+    value = mean(rows, key)
+    return "–" if value is None else shape.format(value)
 
 
 def _named(key: str, value: Any) -> str:
     if key == "budget":
-        return f"{100 * value:g}%"
+        return f"{100 * value:.4g}%"
     return "–" if value is None else str(value)
 
 
-def _title(rows: Sequence[dict[str, Any]]) -> str:
+def _title(rows: Sequence[Row]) -> str:
     first = rows[0]
     return (
         f"{first['recording']}: {first['n']:,} items, {len(first['models'])} models"
@@ -89,14 +104,12 @@ def _title(rows: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _caption(rows: Sequence[dict[str, Any]], varying: Sequence[str]) -> str:
-    first = rows[0]
+def _caption(rows: Sequence[Row], varying: Sequence[str]) -> str:
     seeds = sorted({row["seed"] for row in rows})
     same = [
-        f"{key} {_named(key, first[key])}"
+        f"{key} {_named(key, rows[0][key])}"
         for key in IDENTITY
-        if key not in varying and key != "recording" and first[key] is not None
+        if key not in varying and key != "recording" and rows[0][key] is not None
     ]
     repeated = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
-    split = [] if first["split"] is None else [f"split {first['split']}"]
-    return ", ".join([*split, repeated, *same])
+    return f"{', '.join([repeated, *same])}\n{LEGEND}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from posterity import engine
 from posterity._arrays import Floats, Rows
-from posterity.budget import EVERYTHING, Budget
+from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData
 from posterity.replay.recording import Recording
@@ -51,7 +51,7 @@ def walk(
         rows = engine.choose(
             shard,
             selector=selector,
-            budget=EVERYTHING if number == 0 else budget,
+            budget=FULL if number == 0 else budget,
             eligible=target.votes[number] != MISSING,
             step=number,
             seed=seed,
