@@ -83,6 +83,8 @@ class Beliefs:
                 f"'confusion' has {confusion.classes} classes, these beliefs have {self.classes}."
             )
         where = self._at(rows)
+        if rows is not None and len(np.unique(where)) < len(where):
+            raise InvalidData("'rows' must be different positions: an item has one vote a model.")
         soft = votes if isinstance(votes, SoftVotes) else None
         if soft is not None and soft.classes != self.classes:
             raise InvalidData(

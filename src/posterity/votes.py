@@ -44,15 +44,14 @@ def as_array(given: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def check_rows(rows: ArrayLike, items: int) -> Rows:
-    """Different positions of items, as integers."""
+    """Positions of items, as integers."""
     given = as_array(rows, "rows")
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         hint = "Turn a mask into positions with numpy.flatnonzero." if given.dtype == bool else None
         raise InvalidData(f"'rows' must be integer positions; got {given.dtype}.", hint=hint)
-    outside = (given < 0) | (given >= items)
-    if outside.any() or len(np.unique(given)) < len(given):
-        raise InvalidData(f"'rows' must be different positions from 0 to {items - 1}.")
-    return given.astype(np.int64)
+    if given.size and (given.min() < 0 or given.max() >= items):
+        raise InvalidData(f"'rows' must be positions from 0 to {items - 1}.")
+    return given.astype(np.int64, copy=False)
 
 
 def check_codes(codes: ArrayLike, classes: int, name: str, *, allow_missing: bool = True) -> Codes:
