@@ -4,6 +4,7 @@ Families are namespaces (``rules.CostRatio``, ``selectors.Entropy``); the nouns 
 """
 
 from posterity import beliefs, confusion, metrics, priors, replay, rules, selectors, votes
+from posterity._version import __version__
 from posterity.beliefs import Beliefs
 from posterity.budget import Budget
 from posterity.classes import Classes, ClassMap
@@ -12,8 +13,6 @@ from posterity.errors import PosterityError
 from posterity.replay import Recording
 from posterity.rules import CostRatio
 from posterity.votes import SoftVotes
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Beliefs",

@@ -1,0 +1,149 @@
+"""Evaluate: obtain the votes of a plan's items, from a model or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from posterity._arrays import Codes, Rows
+from posterity.engine.context import Context
+from posterity.engine.items import rows_or_none
+from posterity.engine.planning import Plan
+from posterity.engine.runs import Progress, Run
+from posterity.errors import InvalidData, PosterityError, StoreError
+from posterity.models import Predict, read_votes
+from posterity.tables.sources import column, ids_of, read_rows
+
+BATCH = 1024
+MAX_ERRORS = 100
+
+
+@dataclass(frozen=True)
+class FromFile:
+    """What a file of votes had for a plan."""
+
+    folded: int
+    unplanned: int
+    """Rows for items the plan does not name; left out."""
+    unmatched: int
+    """Rows for ids the store does not know."""
+    without: int
+    """Planned items the file has no row for; they stay unevaluated."""
+
+
+def ask_model(
+    run: Run,
+    plan: Plan,
+    predict: Predict,
+    *,
+    batch: int = BATCH,
+    max_errors: int = MAX_ERRORS,
+    progress: Progress | None = None,
+) -> None:
+    """Let the model vote on what is left of the plan; each batch is durable before the next."""
+    context = run.context
+    have, _ = run.votes()
+    failed = run.errors()
+    left = np.setdiff1d(plan.rows, have, assume_unique=True)
+    left = np.setdiff1d(left, np.array(sorted(failed), dtype=np.int64), assume_unique=True)
+    done = len(plan.rows) - len(left)
+    errors = len(failed)
+    for rows, items in _payload(context, left, batch):
+        voted, votes, reasons = _vote(context, predict, rows, items)
+        if len(voted):
+            run.keep_votes(voted, votes)
+        for row, reason in reasons.items():
+            run.keep_error(row, reason)
+        errors += len(reasons)
+        done += len(rows)
+        if progress:
+            progress(done, len(plan.rows))
+        if errors > max_errors:
+            raise StoreError(
+                f"The model failed on {errors} items, more than {max_errors}; the last said: "
+                f"{reasons[max(reasons)] if reasons else 'nothing'}.",
+                hint="All votes are kept. Mend the model and run the same with --retry-errors.",
+            )
+
+
+def _vote(
+    context: Context, predict: Predict, rows: Rows, items: pa.Table
+) -> tuple[Rows, Codes, dict[int, str]]:
+    """Votes of a batch; if the model fails on it, of each item alone, so that one costs one."""
+    try:
+        return rows, read_votes(predict(items), context.classes, len(rows)), {}
+    except Exception as error:
+        if len(rows) == 1:
+            told = error.message if isinstance(error, PosterityError) else repr(error)
+            return rows[:0], np.zeros(0, dtype=np.int32), {int(rows[0]): told}
+    parts = [
+        _vote(context, predict, rows[at : at + 1], items.slice(at, 1)) for at in range(len(rows))
+    ]
+    return (
+        np.concatenate([voted for voted, _, _ in parts]),
+        np.concatenate([votes for _, votes, _ in parts]),
+        {row: reason for _, _, reasons in parts for row, reason in reasons.items()},
+    )
+
+
+def _payload(context: Context, rows: Rows, batch: int) -> Iterator[tuple[Rows, pa.Table]]:
+    """Items of the given rows in batches, reading one file of items at a time."""
+    if context.items is None or not len(rows):
+        return
+    names = [name for name in context.items.table.schema.names if name != "shard"]
+    waiting: list[pa.Table] = []
+    held = 0
+    for _, part in context.items.each(names):
+        numbers = part.column("row").to_numpy()
+        chosen = part.take(pa.array(np.flatnonzero(np.isin(numbers, rows, assume_unique=True))))
+        if chosen.num_rows:
+            waiting.append(chosen)
+            held += chosen.num_rows
+        while held >= batch:
+            joined = pa.concat_tables(waiting)
+            yield _batch(joined.slice(0, batch))
+            waiting, held = [joined.slice(batch)], held - batch
+    if held:
+        yield _batch(pa.concat_tables(waiting))
+
+
+def _batch(items: pa.Table) -> tuple[Rows, pa.Table]:
+    return items.column("row").to_numpy(), items.drop_columns(["row"])
+
+
+def take_votes(
+    run: Run, plan: Plan, source: Any, *, id_column: str, vote_column: str, strict: bool = False
+) -> FromFile:
+    """Votes made elsewhere: rows of the plan's items are folded, others counted and left out."""
+    context = run.context
+    rows = read_rows(source, "votes")
+    ids = ids_of(rows, id_column, "file of votes")
+    cast = column(rows, vote_column, "file of votes")
+    repeated = len(ids) - pc.count_distinct(ids).as_py()
+    if repeated:
+        raise InvalidData(f"The file of votes has {repeated} ids more than once.")
+    numbers = rows_or_none(context, ids)
+    known = numbers.is_valid()
+    planned = pc.is_in(numbers, value_set=pa.array(plan.rows))
+    keep = pc.and_(known, planned)
+    kept_rows = numbers.filter(keep).to_numpy()
+    votes = context.classes.encode(cast.filter(keep).to_pylist())
+    counted = FromFile(
+        folded=len(kept_rows),
+        unplanned=int(pc.sum(pc.and_(known, pc.invert(planned))).as_py() or 0),
+        unmatched=numbers.null_count,
+        without=len(plan.rows) - len(kept_rows),
+    )
+    if strict and counted.without:
+        raise InvalidData(f"{counted.without} planned items have no row in the file of votes.")
+    have, _ = run.votes()
+    new = ~np.isin(kept_rows, have, assume_unique=True)
+    if new.any():
+        order = np.argsort(kept_rows[new], kind="stable")
+        run.keep_votes(kept_rows[new][order], votes[new][order])
+    return counted

@@ -1,0 +1,180 @@
+"""Plan: which items the arriving model should look at, before anything is spent."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from posterity._arrays import Floats, Mask, Rows
+from posterity.beliefs import Beliefs
+from posterity.budget import Budget
+from posterity.engine.context import Context
+from posterity.engine.history import ShardHistory
+from posterity.engine.steps import live_updates
+from posterity.errors import InvalidParameter, StoreError
+from posterity.rules import Oracle
+from posterity.rules import parse as parse_rule
+from posterity.selectors import Candidates, choose
+from posterity.selectors import parse as parse_selector
+from posterity.tables.delta import to_parquet
+
+DEFAULT_BUDGET = "10%"
+DEFAULT_SELECTOR = "entropy"
+DEFAULT_RULE = "cost-ratio:10"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of an update; two equal requests are the same work."""
+
+    model: str
+    budget: str = DEFAULT_BUDGET
+    selector: str = DEFAULT_SELECTOR
+    rule: str = DEFAULT_RULE
+    where: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(parse_rule(self.rule), Oracle):
+            raise InvalidParameter("The rule 'oracle' knows the truth; it is for replay only.")
+        parse_selector(self.selector)
+        Budget.of(self.budget)
+
+    def digest(self, context: Context) -> str:
+        """Names the work: with new items in the store the same request is new work."""
+        told = [context.description.store, context.rows, asdict(self)]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A step before it is spent."""
+
+    id: str
+    request: Request
+    digest: str
+    head: int
+    """The last step the plan has read."""
+    rows: Rows
+    """The items to evaluate, ascending."""
+    eligible: int
+    affected: dict[str, int]
+    """The stored labels of the chosen items, most frequent first."""
+    cost: float | None
+    """Of all evaluations; None: unknown."""
+
+    @property
+    def evaluations(self) -> int:
+        """How many items the model will look at."""
+        return len(self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {
+            "plan": self.id,
+            **asdict(self.request),
+            "head": self.head,
+            "eligible": self.eligible,
+            "evaluations": self.evaluations,
+            "cost": self.cost,
+            "affected": self.affected,
+        }
+
+    def __str__(self) -> str:
+        cost = "unknown" if self.cost is None else f"{self.cost:g}"
+        shown = ", ".join(f"{name} ({count})" for name, count in list(self.affected.items())[:5])
+        return (
+            f"plan {self.id}: {self.request.model} on {self.evaluations:,} of {self.eligible:,} "
+            f"eligible items ({self.request.selector}, {self.request.budget})\n"
+            f"rule {self.request.rule}; cost {cost}\n"
+            f"labels most affected: {shown or 'none'}"
+        )
+
+
+def make_plan(context: Context, request: Request, *, repeat: int = 0) -> Plan:
+    """Score every shard, and choose the highest of all."""
+    model = context.model(request.model)
+    entropy, eligible, voted, label = _survey(context, request)
+    budget = Budget.of(request.budget)
+    rows = np.arange(context.rows)
+    selector = parse_selector(request.selector)
+    step = context.head + 1
+    candidates = Candidates(entropy=entropy, rows=rows, step=step, seed=request.seed)
+    # The first model labels everything: without labels there is nothing to choose by.
+    evaluations = int(eligible.sum())
+    if live_updates(context.headers):
+        evaluations = budget.evaluations(evaluations)
+    chosen = choose(
+        selector.score(candidates),
+        rows=rows,
+        eligible=eligible,
+        first=~voted,
+        evaluations=evaluations,
+    )
+    digest = request.digest(context)
+    unit = model.settings["cost"]
+    codes, counts = np.unique(label[chosen], return_counts=True)
+    names = context.classes.decode(codes)
+    order = np.argsort(-counts, kind="stable")
+    return Plan(
+        id=f"{digest}-{repeat}",
+        request=request,
+        digest=digest,
+        head=context.head,
+        rows=chosen,
+        eligible=int(eligible.sum()),
+        affected={str(names[at] or "no label yet"): int(counts[at]) for at in order},
+        cost=None if unit is None else unit * len(chosen),
+    )
+
+
+def _survey(context: Context, request: Request) -> tuple[Floats, Mask, Mask, Any]:
+    """Entropy, eligibility, votes and label of every row, gathered shard by shard."""
+    live = live_updates(context.headers)
+    prior_entropy = float(Beliefs(context.prior, 1).entropy()[0])
+    entropy, eligible = np.zeros(context.rows), ~context.removed
+    voted = np.zeros(context.rows, dtype=np.bool_)
+    label = np.zeros(context.rows, dtype=np.int32)
+    for shard, start, items in context.shards:
+        history = ShardHistory.read(context.ledger, shard, start, items)
+        now = history.current(live, prior_entropy)
+        part = slice(start, start + items)
+        entropy[part], voted[part], label[part] = now.entropy, now.voted, now.label
+        eligible[part] &= ~history.voted_by(live, request.model)
+    if request.where is not None and context.items is not None:
+        satisfied = np.zeros(context.rows, dtype=np.bool_)
+        found = context.items.select(["row"], request.where)
+        satisfied[found.column("row").to_numpy()] = True
+        eligible &= satisfied
+    return entropy, eligible, voted, label
+
+
+def save_plan(context: Context, plan: Plan) -> None:
+    """Keep a plan under its id: first its rows, then the small file that makes it count."""
+    rows = pa.table({"row": plan.rows})
+    context.files.write(f"runs/{plan.id}/rows.parquet", to_parquet(rows))
+    plain = ("id", "digest", "head", "eligible", "affected", "cost")
+    told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
+    context.files.write(f"runs/{plan.id}/plan.json", json.dumps(told).encode())
+
+
+def load_plan(context: Context, plan_id: str) -> Plan | None:
+    """A kept plan; None if there is none of that id."""
+    path = f"runs/{plan_id}/plan.json"
+    if context.files.size(path) is None:
+        return None
+    try:
+        told = json.loads(context.files.read(path).to_pybytes())
+        kept = context.files.read(f"runs/{plan_id}/rows.parquet").to_pybytes()
+        rows = pq.read_table(io.BytesIO(kept)).column("row").to_numpy()
+    except (ValueError, OSError) as error:
+        raise StoreError(f"The plan '{plan_id}' is damaged: {error}.") from None
+    request = Request(**told.pop("request"))
+    return Plan(request=request, rows=rows, **told)

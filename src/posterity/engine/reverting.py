@@ -1,0 +1,75 @@
+"""Revert: undo a step by a new one. Nothing is deleted, and a revert can be reverted."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from posterity._version import __version__
+from posterity.engine.context import Context
+from posterity.engine.deciding import decide_all
+from posterity.engine.history import ShardHistory
+from posterity.engine.publishing import publish_labels
+from posterity.engine.steps import REVERT, Header, live_updates, masked
+from posterity.engine.updating import commit_step, votes_of_steps, write_rows
+from posterity.errors import InvalidParameter
+
+
+@dataclass(frozen=True)
+class Reverted:
+    """What a revert did."""
+
+    step: int
+    reverts: int
+    items: int
+    """Items the undone step had touched."""
+    changed: int
+    """Labels that are different now."""
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.step}: reverts step {self.reverts}; of {self.items:,} items it had "
+            f"touched, {self.changed:,} labels changed"
+        )
+
+
+def revert(context: Context, target: int) -> Reverted:
+    """Mask the votes of a step and decide anew the items it touched."""
+    known = {header.step for header in context.headers}
+    if target not in known:
+        raise InvalidParameter.of("step", f"a step of the store, 0 to {context.head}", target)
+    if target in masked(context.headers):
+        raise InvalidParameter(f"Step {target} is reverted already.")
+    step = context.head + 1
+    header = Header(step, REVERT, uuid.uuid4().hex[:12], reverts=target, items=context.rows)
+    live = live_updates([*context.headers, header])
+    votes = votes_of_steps(context, live)
+    files, touched, changed = [], 0, 0
+    for shard, start, items in context.shards:
+        history = ShardHistory.read(context.ledger, shard, start, items)
+        written = history.steps.get(target)
+        if written is None:
+            continue
+        rows = written.rows
+        stored = history.current(live, 0.0).label[rows]
+        decided = decide_all(context.prior, votes, history.votes_of(rows, live))
+        files.append(write_rows(context, step, shard, start + rows, None, decided))
+        touched += len(rows)
+        changed += int((stored != decided.after).sum())
+    done = Reverted(step, target, touched, changed)
+    report = {"items": touched, "changed": changed}
+    commit_step(
+        context,
+        Header(
+            step,
+            REVERT,
+            header.run,
+            reverts=target,
+            items=context.rows,
+            report=report,
+            software=__version__,
+        ),
+        files,
+    )
+    publish_labels(Context(context.files))
+    return done

@@ -1,0 +1,296 @@
+"""The store: what users hold. A folder or object-store prefix that remembers every vote."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from posterity import checks, priors
+from posterity._arrays import ArrayLike
+from posterity.budget import Budget
+from posterity.classes import Classes
+from posterity.confusion import estimate
+from posterity.engine import evaluating, planning, publishing, reverting, updating
+from posterity.engine.context import Context, register
+from posterity.engine.history import ShardHistory
+from posterity.engine.items import add_items, find_rows, remove_items
+from posterity.engine.planning import Plan, Request
+from posterity.engine.runs import Progress, Run, unfinished
+from posterity.engine.steps import Header, masked
+from posterity.errors import InvalidParameter, StoreError, UnknownName
+from posterity.models import Model
+from posterity.rules import Rule
+from posterity.selectors import Selector
+from posterity.tables.files import open_files
+from posterity.tables.layout import CLASSES, DESCRIPTION, SHARD_ROWS, Description, Layout
+from posterity.votes import MISSING
+
+
+class Store:
+    """A dataset's items, every vote cast on them, and their labels.
+
+    Methods read the store as it is at the call, so several processes can hold it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], options: dict[str, str] | None = None) -> None:
+        self.path = os.fspath(path)
+        self.options = options
+        self._context()
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        classes: Classes | Sequence[Any],
+        confusion: str = "full",
+        prior: ArrayLike | None = None,
+        shard_rows: int = SHARD_ROWS,
+        options: dict[str, str] | None = None,
+    ) -> Store:
+        """Make an empty store at a folder or an object-store URI."""
+        known = classes if isinstance(classes, Classes) else Classes(classes)
+        estimate(confusion)
+        weights = None if prior is None else priors.given(prior, classes=known).tolist()
+        if shard_rows < 1:
+            raise InvalidParameter.of("shard_rows", "at least 1", shard_rows)
+        files = open_files(path, options)
+        if files.list(""):
+            raise StoreError(f"'{files.root}' is not empty; a store needs a place of its own.")
+        layout = Layout(files)
+        for table in (
+            layout.classes,
+            layout.models,
+            layout.labelled,
+            layout.ledger,
+            layout.removed,
+        ):
+            table.create()
+        rows = pa.table(
+            {
+                "code": list(range(len(known))),
+                "name": [str(name) for name in known],
+                "kind": [known.kind.__name__] * len(known),
+            },
+            schema=CLASSES,
+        )
+        layout.classes.head().commit([layout.classes.write(rows, label="classes")])
+        described = Description(shard_rows=shard_rows, confusion=confusion, prior=weights)
+        # Last, so that a store whose creation was interrupted is not taken for one.
+        files.write(DESCRIPTION, described.to_json())
+        return cls(path, options)
+
+    def _context(self) -> Context:
+        return Context(open_files(self.path, self.options))
+
+    @property
+    def classes(self) -> Classes:
+        """The classes."""
+        return self._context().classes
+
+    def __len__(self) -> int:
+        context = self._context()
+        return context.rows - int(context.removed.sum())
+
+    def add(self, items: Any, *, id: str = "id") -> int:  # noqa: A002 the user's word
+        """Add items: Arrow, pandas, Polars, a dict of columns or a file; returns how many."""
+        return add_items(self._context(), items, id_column=id)
+
+    def remove(self, ids: Any) -> int:
+        """Remove items: gone at once, purged at the next compaction."""
+        return remove_items(self._context(), ids)
+
+    def register(self, model: Model) -> None:
+        """Make a model known by its votes on labelled data."""
+        register(self._context(), model)
+
+    def plan(
+        self,
+        model: Model | str,
+        *,
+        budget: Budget | float | str = planning.DEFAULT_BUDGET,
+        selector: Selector | str = planning.DEFAULT_SELECTOR,
+        rule: Rule | str = planning.DEFAULT_RULE,
+        where: str | None = None,
+        seed: int = 0,
+        more: bool = False,
+    ) -> Plan:
+        """Which items the model would look at; nothing is spent."""
+        context, request = self._request(model, budget, selector, rule, where, seed)
+        plan = updating.find_plan(context, request, more=more)
+        if plan is None:
+            raise InvalidParameter("This was carried out already; go on with more=True.")
+        planning.save_plan(context, plan)
+        return plan
+
+    def update(
+        self,
+        model: Model | str,
+        *,
+        budget: Budget | float | str = planning.DEFAULT_BUDGET,
+        selector: Selector | str = planning.DEFAULT_SELECTOR,
+        rule: Rule | str = planning.DEFAULT_RULE,
+        where: str | None = None,
+        seed: int = 0,
+        more: bool = False,
+        rebase: bool = False,
+        votes: Any = None,
+        plan: str | None = None,
+        id: str = "id",  # noqa: A002 the user's word
+        vote: str = "vote",
+        strict: bool = False,
+        batch: int = evaluating.BATCH,
+        max_errors: int = evaluating.MAX_ERRORS,
+        retry_errors: bool = False,
+        progress: Progress | None = None,
+    ) -> updating.Report:
+        """Evaluate, fold, decide and commit one step; the same call twice does it once.
+
+        ``votes`` is a table or file of votes made elsewhere; else the model's ``predict`` is asked.
+        """
+        predict = model.predict if isinstance(model, Model) else None
+        if votes is None and predict is None:
+            raise InvalidParameter("An update needs a model with predict=, or a file of votes=.")
+
+        def evaluate(run: Run, chosen: Plan) -> None:
+            if retry_errors:
+                run.forget_errors()
+            if votes is not None:
+                evaluating.take_votes(
+                    run, chosen, votes, id_column=id, vote_column=vote, strict=strict
+                )
+            elif predict is not None:
+                evaluating.ask_model(
+                    run, chosen, predict, batch=batch, max_errors=max_errors, progress=progress
+                )
+
+        context, request = self._request(model, budget, selector, rule, where, seed)
+        if plan is None:
+            return updating.update(context, request, evaluate, more=more, rebase=rebase)
+        kept = planning.load_plan(context, plan)
+        if kept is None:
+            raise UnknownName.among("plan", plan, unfinished(context))
+        return updating.carry_out(context, kept, evaluate, rebase=rebase)
+
+    def _request(
+        self,
+        model: Model | str,
+        budget: Budget | float | str,
+        selector: Selector | str,
+        rule: Rule | str,
+        where: str | None,
+        seed: int,
+    ) -> tuple[Context, Request]:
+        context = self._context()
+        name = model if isinstance(model, str) else model.name
+        if isinstance(model, Model) and model.labelled is not None:
+            register(context, model)
+        context.model(name)
+        request = Request(name, str(Budget.of(budget)), str(selector), str(rule), where, seed)
+        return context, request
+
+    def labels(self, *, since: int | None = None) -> pa.Table:
+        """Current labels: id, row, label, belief, step of the last change.
+
+        ``since``: only items whose label changed after that step, reverts included.
+        """
+        table = publishing.all_labels(self._context())
+        if since is None or not table.num_rows:
+            return table
+        return table.filter(pc.greater(table.column("step"), since))
+
+    def flips(self, step: int | None = None) -> pa.Table:
+        """The labels a step changed: id, old and new label, belief in the new, vote."""
+        context = self._context()
+        number = context.head if step is None else step
+        if number not in {header.step for header in context.headers}:
+            raise InvalidParameter.of("step", f"a step of the store, 0 to {context.head}", number)
+        names = pa.array([str(name) for name in context.classes])
+        parts = []
+        for shard, start, items in context.shards:
+            history = ShardHistory.read(context.ledger, shard, start, items)
+            written = history.steps.get(number)
+            if written is None:
+                continue
+            earlier = {at: rows for at, rows in history.steps.items() if at < number}
+            before = ShardHistory(start, items, earlier).current([], 0.0).label[written.rows]
+            at = np.flatnonzero((before != MISSING) & (before != written.label))
+            at = at[~context.removed[start + written.rows[at]]]
+            rows = pa.array(start + written.rows[at])
+            parts.append(
+                pa.table(
+                    {
+                        "id": context.id_of(rows),
+                        "row": rows,
+                        "old": names.take(pa.array(before[at])),
+                        "new": names.take(pa.array(written.label[at], mask=written.label[at] < 0)),
+                        "belief": pa.array(written.belief[at]),
+                        "step": pa.array(np.full(len(at), number, dtype=np.int32)),
+                    }
+                )
+            )
+        return pa.concat_tables(parts) if parts else pa.table({})
+
+    def history(self, id: str | int) -> list[dict[str, Any]]:  # noqa: A002 the user's word
+        """What happened to one item: a row per step that touched it."""
+        context = self._context()
+        (row,) = find_rows(context, pa.chunked_array([pa.array([id])])).tolist()
+        shard, start, items = context.shards[row // context.description.shard_rows]
+        history = ShardHistory.read(context.ledger, shard, start, items)
+        undone = masked(context.headers)
+        told = []
+        for header in context.headers:
+            written = history.steps.get(header.step)
+            at = None if written is None else np.flatnonzero(written.rows == row - start)
+            if written is None or at is None or not len(at):
+                continue
+            vote, label = context.classes.decode([written.vote[at[0]], written.label[at[0]]])
+            told.append(
+                {
+                    "step": header.step,
+                    "kind": header.kind,
+                    "model": header.model,
+                    "vote": vote,
+                    "label": label,
+                    "belief": float(written.belief[at[0]]),
+                    "entropy": float(written.entropy[at[0]]),
+                    "counts": header.step not in undone,
+                }
+            )
+        return told
+
+    def log(self) -> list[Header]:
+        """The steps, in order."""
+        return self._context().headers
+
+    def status(self) -> dict[str, Any]:
+        """The store at a glance."""
+        context = self._context()
+        return {
+            "path": self.path,
+            "items": context.rows - int(context.removed.sum()),
+            "classes": len(context.classes),
+            "models": list(context.models),
+            "step": context.head,
+            "unfinished": list(unfinished(context)),
+            "format": context.description.format,
+        }
+
+    def revert(self, step: int) -> reverting.Reverted:
+        """Undo a step by a new one."""
+        return reverting.revert(self._context(), step)
+
+    def check(self) -> list[str]:
+        """What is wrong with the store; an empty list if nothing is."""
+        return checks.check(self._context())
+
+    def __repr__(self) -> str:
+        told = self.status()
+        where = Path(self.path).name if "://" not in self.path else self.path
+        return f"Store({where}: {told['items']:,} items, step {told['step']})"
