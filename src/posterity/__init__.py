@@ -10,8 +10,10 @@ from posterity.budget import Budget
 from posterity.classes import Classes, ClassMap
 from posterity.confusion import Confusion
 from posterity.errors import PosterityError
+from posterity.models import Model
 from posterity.replay import Recording
 from posterity.rules import CostRatio
+from posterity.store import Store
 from posterity.votes import SoftVotes
 
 __all__ = [
@@ -21,9 +23,11 @@ __all__ = [
     "Classes",
     "Confusion",
     "CostRatio",
+    "Model",
     "PosterityError",
     "Recording",
     "SoftVotes",
+    "Store",
     "__version__",
     "beliefs",
     "confusion",

@@ -16,7 +16,14 @@ from posterity._arrays import ArrayLike
 from posterity.budget import Budget
 from posterity.classes import Classes
 from posterity.confusion import estimate
-from posterity.engine import evaluating, planning, publishing, reverting, updating
+from posterity.engine import (
+    compacting,
+    evaluating,
+    planning,
+    publishing,
+    reverting,
+    updating,
+)
 from posterity.engine.context import Context, register
 from posterity.engine.history import ShardHistory
 from posterity.engine.items import add_items, find_rows, remove_items
@@ -24,7 +31,7 @@ from posterity.engine.planning import Plan, Request
 from posterity.engine.runs import Progress, Run, unfinished
 from posterity.engine.steps import Header, masked
 from posterity.errors import InvalidParameter, StoreError, UnknownName
-from posterity.models import Model
+from posterity.models import Model, Predict, load_predict
 from posterity.rules import Rule
 from posterity.selectors import Selector
 from posterity.tables.files import open_files
@@ -64,13 +71,7 @@ class Store:
         if files.list(""):
             raise StoreError(f"'{files.root}' is not empty; a store needs a place of its own.")
         layout = Layout(files)
-        for table in (
-            layout.classes,
-            layout.models,
-            layout.labelled,
-            layout.ledger,
-            layout.removed,
-        ):
+        for table in layout.fixed:
             table.create()
         rows = pa.table(
             {
@@ -93,6 +94,14 @@ class Store:
     def classes(self) -> Classes:
         """The classes."""
         return self._context().classes
+
+    @property
+    def id_type(self) -> type | None:
+        """``str`` or ``int``; None while there are no items."""
+        items = self._context().items
+        if items is None:
+            return None
+        return int if pa.types.is_integer(items.table.schema.field("id").type) else str
 
     def __len__(self) -> int:
         context = self._context()
@@ -129,6 +138,10 @@ class Store:
         planning.save_plan(context, plan)
         return plan
 
+    def planned_items(self, plan: Plan) -> pa.Table:
+        """The items of a plan with their payload, for evaluation elsewhere."""
+        return evaluating.planned_items(self._context(), plan)
+
     def update(
         self,
         model: Model | str,
@@ -145,6 +158,7 @@ class Store:
         id: str = "id",  # noqa: A002 the user's word
         vote: str = "vote",
         strict: bool = False,
+        keep_unplanned: bool = False,
         batch: int = evaluating.BATCH,
         max_errors: int = evaluating.MAX_ERRORS,
         retry_errors: bool = False,
@@ -154,29 +168,44 @@ class Store:
 
         ``votes`` is a table or file of votes made elsewhere; else the model's ``predict`` is asked.
         """
-        predict = model.predict if isinstance(model, Model) else None
-        if votes is None and predict is None:
-            raise InvalidParameter("An update needs a model with predict=, or a file of votes=.")
+        context, request = self._request(model, budget, selector, rule, where, seed)
+        predict = None if votes is not None else self._predict(model, context)
 
         def evaluate(run: Run, chosen: Plan) -> None:
             if retry_errors:
                 run.forget_errors()
             if votes is not None:
                 evaluating.take_votes(
-                    run, chosen, votes, id_column=id, vote_column=vote, strict=strict
+                    run,
+                    chosen,
+                    votes,
+                    id_column=id,
+                    vote_column=vote,
+                    strict=strict,
+                    keep_unplanned=keep_unplanned,
                 )
             elif predict is not None:
                 evaluating.ask_model(
                     run, chosen, predict, batch=batch, max_errors=max_errors, progress=progress
                 )
 
-        context, request = self._request(model, budget, selector, rule, where, seed)
         if plan is None:
             return updating.update(context, request, evaluate, more=more, rebase=rebase)
         kept = planning.load_plan(context, plan)
         if kept is None:
             raise UnknownName.among("plan", plan, unfinished(context))
         return updating.carry_out(context, kept, evaluate, rebase=rebase)
+
+    @staticmethod
+    def _predict(model: Model | str, context: Context) -> Predict:
+        """The model's own callable, or the one the store remembers the name of."""
+        known = model.predict if isinstance(model, Model) else None
+        if known is None:
+            name = model if isinstance(model, str) else model.name
+            known = context.model(name).settings.get("predict")
+        if known is None:
+            raise InvalidParameter("An update needs a model with predict=, or a file of votes=.")
+        return load_predict(known) if isinstance(known, str) else known
 
     def _request(
         self,
@@ -281,6 +310,19 @@ class Store:
             "unfinished": list(unfinished(context)),
             "format": context.description.format,
         }
+
+    def settle(self) -> int:
+        """Make outstanding proposed flips; returns how many. No rule proposes any yet."""
+        self._context()
+        return 0
+
+    def compact(self) -> compacting.Compacted:
+        """Fewer, larger files; removed items are purged from every table."""
+        return compacting.compact(self._context())
+
+    def vacuum(self, *, hours: float = compacting.RETENTION_HOURS, dry_run: bool = False) -> int:
+        """Delete files nothing refers to that are older than the retention; returns how many."""
+        return compacting.vacuum(self._context(), hours=hours, dry_run=dry_run)
 
     def revert(self, step: int) -> reverting.Reverted:
         """Undo a step by a new one."""

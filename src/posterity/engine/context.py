@@ -19,11 +19,12 @@ from posterity.classes import Classes
 from posterity.confusion import Confusion
 from posterity.engine.steps import Header, read_headers
 from posterity.errors import InvalidData, StoreError, UnknownName
-from posterity.models import Model
+from posterity.models import Model, encode_column
 from posterity.tables.delta import Snapshot
 from posterity.tables.files import Files
 from posterity.tables.layout import LABELLED, MODELS, Description, Layout
 from posterity.tables.sources import column, ids_of, read_rows
+from posterity.votes import MISSING
 
 NEXT_ROW = "posterity.rows"
 HEAD = "posterity.head"
@@ -151,10 +152,12 @@ def register(context: Context, model: Model) -> None:
         )
     rows = read_rows(model.labelled, "labelled")
     classes = context.classes
-    truth = classes.encode(column(rows, model.truth, "labelled data").to_pylist())
-    votes = classes.encode(
-        column(rows, model.vote, "labelled data").to_pylist(), allow_missing=True
+    truth, votes = (
+        encode_column(column(rows, name, "labelled data"), classes, f"labelled column '{name}'")
+        for name in (model.truth, model.vote)
     )
+    if (truth == MISSING).any():
+        raise InvalidData(f"The labelled data of '{model.name}' has rows without a truth.")
     keyed = model.key in rows.column_names
     keys = (
         [str(key) for key in ids_of(rows, model.key, "labelled data").to_pylist()]
@@ -181,7 +184,13 @@ def register(context: Context, model: Model) -> None:
     arrivals = layout.models.head()
     layout.labelled.head().commit([layout.labelled.write(labelled, label=f"labelled-{digest[:8]}")])
     cells = np.argwhere(counts)
-    settings = {"digest": digest, "keyed": keyed, "cost": model.cost, "labelled": len(truth)}
+    settings = {
+        "digest": digest,
+        "keyed": keyed,
+        "cost": model.cost,
+        "labelled": len(truth),
+        "predict": model.predict if isinstance(model.predict, str) else None,
+    }
     row = {
         "name": [model.name],
         "arrival": [len(context.models)],

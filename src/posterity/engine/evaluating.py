@@ -16,8 +16,9 @@ from posterity.engine.items import rows_or_none
 from posterity.engine.planning import Plan
 from posterity.engine.runs import Progress, Run
 from posterity.errors import InvalidData, PosterityError, StoreError
-from posterity.models import Predict, read_votes
+from posterity.models import Predict, encode_column, read_votes
 from posterity.tables.sources import column, ids_of, read_rows
+from posterity.votes import MISSING
 
 BATCH = 1024
 MAX_ERRORS = 100
@@ -116,8 +117,21 @@ def _batch(items: pa.Table) -> tuple[Rows, pa.Table]:
     return items.column("row").to_numpy(), items.drop_columns(["row"])
 
 
+def planned_items(context: Context, plan: Plan) -> pa.Table:
+    """A plan's items with their payload, by row."""
+    parts = [items for _, items in _payload(context, plan.rows, BATCH)]
+    return pa.concat_tables(parts) if parts else pa.table({})
+
+
 def take_votes(
-    run: Run, plan: Plan, source: Any, *, id_column: str, vote_column: str, strict: bool = False
+    run: Run,
+    plan: Plan,
+    source: Any,
+    *,
+    id_column: str,
+    vote_column: str,
+    strict: bool = False,
+    keep_unplanned: bool = False,
 ) -> FromFile:
     """Votes made elsewhere: rows of the plan's items are folded, others counted and left out."""
     context = run.context
@@ -130,14 +144,18 @@ def take_votes(
     numbers = rows_or_none(context, ids)
     known = numbers.is_valid()
     planned = pc.is_in(numbers, value_set=pa.array(plan.rows))
-    keep = pc.and_(known, planned)
+    keep = known if keep_unplanned else pc.and_(known, planned)
     kept_rows = numbers.filter(keep).to_numpy()
-    votes = context.classes.encode(cast.filter(keep).to_pylist())
+    votes = encode_column(cast.filter(keep), context.classes, "file of votes")
+    if (votes == MISSING).any():
+        raise InvalidData(
+            f"The file of votes has {int((votes == MISSING).sum())} rows without one."
+        )
     counted = FromFile(
         folded=len(kept_rows),
         unplanned=int(pc.sum(pc.and_(known, pc.invert(planned))).as_py() or 0),
         unmatched=numbers.null_count,
-        without=len(plan.rows) - len(kept_rows),
+        without=len(np.setdiff1d(plan.rows, kept_rows, assume_unique=True)),
     )
     if strict and counted.without:
         raise InvalidData(f"{counted.without} planned items have no row in the file of votes.")

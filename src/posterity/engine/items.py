@@ -102,13 +102,14 @@ def _refuse_repeated(ids: pa.ChunkedArray) -> None:
 
 
 def _refuse_known(snapshot: Any, ids: pa.ChunkedArray) -> None:
+    count, named = 0, []
     for _, part in snapshot.each(["id"]):
         known = part.column("id").filter(pc.is_in(part.column("id"), value_set=ids))
-        if len(known):
-            shown = ", ".join(repr(value) for value in known[:5].to_pylist())
-            raise InvalidData(
-                f"{len(known)} ids are in the store already: {shown}. Nothing was added."
-            )
+        count += len(known)
+        named += known[: max(0, 5 - len(named))].to_pylist()
+    if count:
+        shown = ", ".join(repr(value) for value in named)
+        raise InvalidData(f"{count} ids are in the store already: {shown}. Nothing was added.")
 
 
 def find_rows(context: Context, ids: pa.ChunkedArray, what: str = "id") -> Rows:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from posterity._arrays import Floats, Mask, Rows
@@ -19,11 +20,14 @@ from posterity.engine.context import Context
 from posterity.engine.history import ShardHistory
 from posterity.engine.steps import live_updates
 from posterity.errors import InvalidParameter, StoreError
+from posterity.rehearsal import LEAST, Part, Rehearsed, rehearse
 from posterity.rules import Oracle
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Candidates, choose
 from posterity.selectors import parse as parse_selector
 from posterity.tables.delta import to_parquet
+
+NO_REHEARSAL = "its models have too few labelled items in common, or labelled votes without ids"
 
 DEFAULT_BUDGET = "10%"
 DEFAULT_SELECTOR = "entropy"
@@ -69,6 +73,8 @@ class Plan:
     """The stored labels of the chosen items, most frequent first."""
     cost: float | None
     """Of all evaluations; None: unknown."""
+    rehearsed: dict[str, Any] | None = None
+    """What the same selection and rule did on the labelled set; None where it is too small."""
 
     @property
     def evaluations(self) -> int:
@@ -85,6 +91,7 @@ class Plan:
             "evaluations": self.evaluations,
             "cost": self.cost,
             "affected": self.affected,
+            "rehearsed": self.rehearsed,
         }
 
     def __str__(self) -> str:
@@ -94,7 +101,12 @@ class Plan:
             f"plan {self.id}: {self.request.model} on {self.evaluations:,} of {self.eligible:,} "
             f"eligible items ({self.request.selector}, {self.request.budget})\n"
             f"rule {self.request.rule}; cost {cost}\n"
-            f"labels most affected: {shown or 'none'}"
+            f"labels most affected: {shown or 'none'}\n"
+            + (
+                str(Rehearsed(**self.rehearsed))
+                if self.rehearsed
+                else "no rehearsal: " + NO_REHEARSAL
+            )
         )
 
 
@@ -132,7 +144,40 @@ def make_plan(context: Context, request: Request, *, repeat: int = 0) -> Plan:
         eligible=int(eligible.sum()),
         affected={str(names[at] or "no label yet"): int(counts[at]) for at in order},
         cost=None if unit is None else unit * len(chosen),
+        rehearsed=_rehearse(context, request, len(chosen) / max(1, int(eligible.sum()))),
     )
+
+
+def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any] | None:
+    """The steps so far and the one planned, on what all their models have labelled votes on."""
+    live = live_updates(context.headers)
+    names = list(dict.fromkeys([*(header.model or "" for header in live), request.model]))
+    if not all(context.models[name].settings["keyed"] for name in names):
+        return None
+    table = context.layout.labelled.head().read()
+    by_model = {}
+    for name in names:
+        own = table.filter(pc.equal(table.column("model"), name))
+        columns = (own.column(column).to_pylist() for column in ("key", "truth", "vote"))
+        by_model[name] = {key: (truth, vote) for key, truth, vote in zip(*columns, strict=True)}
+    keys = sorted(set.intersection(*(set(rows) for rows in by_model.values())))
+    if len(keys) < LEAST:
+        return None
+    truth = np.array([by_model[names[0]][key][0] for key in keys], dtype=np.int32)
+    votes = np.array([[by_model[name][key][1] for key in keys] for name in names], dtype=np.int32)
+    parts = [
+        Part(
+            names.index(header.model or ""),
+            header.report["evaluations"] / max(1, header.items),
+            parse_selector(header.selector or ""),
+            parse_rule(header.rule or ""),
+        )
+        for header in live
+    ]
+    planned = parse_selector(request.selector), parse_rule(request.rule)
+    parts.append(Part(names.index(request.model), share, *planned))
+    estimator = context.description.confusion
+    return rehearse(truth, votes, parts, prior=context.prior, estimator=estimator).to_dict()
 
 
 def _survey(context: Context, request: Request) -> tuple[Floats, Mask, Mask, Any]:
@@ -160,7 +205,7 @@ def save_plan(context: Context, plan: Plan) -> None:
     """Keep a plan under its id: first its rows, then the small file that makes it count."""
     rows = pa.table({"row": plan.rows})
     context.files.write(f"runs/{plan.id}/rows.parquet", to_parquet(rows))
-    plain = ("id", "digest", "head", "eligible", "affected", "cost")
+    plain = ("id", "digest", "head", "eligible", "affected", "cost", "rehearsed")
     told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
     context.files.write(f"runs/{plan.id}/plan.json", json.dumps(told).encode())
 

@@ -44,8 +44,8 @@ def all_labels(context: Context) -> pa.Table:
     return pa.concat_tables(parts).sort_by("row") if parts else pa.table({})
 
 
-def publish_labels(context: Context) -> bool:
-    """Bring the derived table up to date; False if it was."""
+def publish_labels(context: Context, *, anew: bool = False) -> bool:
+    """Bring the derived table up to date; False if it was, unless it is to be made anew."""
     if context.items is None:
         return False
     kind = context.items.table.schema.field("id").type
@@ -63,7 +63,7 @@ def publish_labels(context: Context) -> bool:
     if not context.files.list("labels/_delta_log"):
         table.create()
     snapshot = table.head()
-    if snapshot.fence(PUBLISHED) == context.head:
+    if snapshot.fence(PUBLISHED) == context.head and not anew:
         return False
     files = [
         table.write(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from posterity._version import __version__
 from posterity.engine.context import Context
@@ -25,6 +25,10 @@ class Reverted:
     """Items the undone step had touched."""
     changed: int
     """Labels that are different now."""
+
+    def to_dict(self) -> dict[str, int]:
+        """As ``--json`` prints it."""
+        return asdict(self)
 
     def __str__(self) -> str:
         return (

@@ -25,6 +25,8 @@ from posterity.tables.delta import DataFile
 from posterity.tables.layout import HEADER_SHARD, LEDGER
 from posterity.votes import MISSING
 
+TRIES = 20
+
 Evaluate = Callable[[Run, Plan], Any]
 """Fills a run with votes on the plan's items."""
 
@@ -99,9 +101,12 @@ def update(
 
 def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool = False) -> Report:
     """Evaluate a plan, fold its votes, decide, and commit one step."""
-    if any(header.run == plan.id for header in context.headers):
-        publish_labels(context)
-        return _nothing(plan.request, "Nothing to do: this plan is a step already.")
+    for header in context.headers:
+        if header.run == plan.id:
+            # Killed after its commit: the step is there, what follows it may not be.
+            publish_labels(context)
+            Run(context, plan.id).drop()
+            return Report(**header.report)
     if not len(plan.rows):
         return _nothing(plan.request, "Nothing to do: no item is eligible within the budget.")
     if load_plan(context, plan.id) is None:
@@ -180,7 +185,19 @@ def commit_step(context: Context, header: Header, files: Sequence[DataFile]) -> 
     ledger = context.layout.ledger
     label = f"step-{header.step:06}"
     own = ledger.write(header.to_row(), label=label, partition=HEADER_SHARD)
-    context.ledger.commit([own, *files], fence=(HEAD, header.step))
+    snapshot = context.ledger
+    for _ in range(TRIES):
+        try:
+            return snapshot.commit([own, *files], fence=(HEAD, header.step))
+        except CommitConflict:
+            # Compaction changes the table too, but only another step moves the head.
+            snapshot = ledger.head()
+            if (snapshot.fence(HEAD) if snapshot.fence(HEAD) is not None else -1) != context.head:
+                break
+    raise CommitConflict(
+        f"Somebody else made step {header.step} in the meantime.",
+        hint="What was evaluated is kept; run the same again, with --rebase.",
+    )
 
 
 def write_rows(

@@ -219,6 +219,13 @@ class Snapshot:
         self.table._sync(self.version)
         reach("commit.synced")
 
+    def vacuum(self, hours: float, *, dry_run: bool = False) -> int:
+        """Delete files the table no longer names; returns how many."""
+        found = self._handle.vacuum(
+            retention_hours=int(hours), dry_run=dry_run, enforce_retention_duration=False
+        )
+        return len(found)
+
     def _check(self, adds: Sequence[DataFile]) -> None:
         # Delta takes our word for it; a missing file would only show when somebody reads it.
         for file in adds:

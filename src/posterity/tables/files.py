@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 
-from posterity.errors import StoreError
+from posterity.errors import MissingExtra, StoreError
 from posterity.tables.failpoints import reach
 
 
@@ -107,54 +106,67 @@ class LocalFiles:
 
 
 class RemoteFiles:
-    """An object-store prefix, through the same client that Delta Lake uses."""
+    """An object-store prefix, with the same options that Delta Lake takes (the ``remote`` extra)."""
 
     def __init__(self, root: str, options: dict[str, str] | None) -> None:
-        from deltalake.fs import DeltaStorageHandler
-
+        try:
+            import obstore
+            from obstore.store import from_url
+        except ImportError:
+            raise MissingExtra.of("A store on an object store", "remote") from None
         self.root = root.rstrip("/")
         self.options = options
-        self._handler: Any = DeltaStorageHandler(self.root, options)
-        self._fs = pa_fs.PyFileSystem(self._handler)
+        self._client = obstore
+        self._store: Any = from_url(self.root, **_client_options(options))
 
     def read(self, path: str) -> pa.Buffer:
         """The whole object."""
         try:
-            with self._fs.open_input_file(path) as file:
-                return file.read_buffer()
-        except OSError as error:
-            raise StoreError(f"'{self.root}/{path}' cannot be read: {error}.") from None
+            return pa.py_buffer(bytes(self._client.get(self._store, path).bytes()))
+        except Exception as error:
+            raise StoreError(f"'{self.root}/{path}' cannot be read: {_first(error)}.") from None
 
     def write(self, path: str, content: bytes | pa.Buffer) -> int:
         """One object, visible when complete."""
         reach("file.before")
         try:
-            stream = self._handler.open_output_stream(path, None)
-            stream.write(bytes(content))
-            stream.close()
-        except OSError as error:
-            raise StoreError(f"'{self.root}/{path}' cannot be written: {error}.") from None
+            self._client.put(self._store, path, bytes(content))
+        except Exception as error:
+            raise StoreError(f"'{self.root}/{path}' cannot be written: {_first(error)}.") from None
         reach("file.renamed")
         return len(content)
 
     def size(self, path: str) -> int | None:
         """From the object's metadata."""
-        info = self._fs.get_file_info(path)
-        return info.size if info.type == pa_fs.FileType.File else None
+        try:
+            return int(self._client.head(self._store, path)["size"])
+        except FileNotFoundError:
+            return None
 
     def list(self, folder: str) -> list[str]:
         """By prefix."""
-        chosen = pa_fs.FileSelector(folder, recursive=True, allow_not_found=True)
-        infos = self._fs.get_file_info(chosen)
-        return sorted(info.path for info in infos if info.type == pa_fs.FileType.File)
+        pages = self._client.list(self._store, f"{folder}/" if folder else None)
+        return sorted(str(found["path"]) for page in pages for found in page)
 
     def delete(self, path: str) -> None:
         """Remove an object."""
         if self.size(path) is not None:
-            self._fs.delete_file(path)
+            self._client.delete(self._store, path)
 
     def sync(self, path: str) -> None:
         """An object store's answer means durable."""
+
+
+def _client_options(options: dict[str, str] | None) -> dict[str, Any]:
+    """Delta Lake takes client settings among the others; here they are apart."""
+    given = dict(options or {})
+    insecure = given.pop("AWS_ALLOW_HTTP", given.pop("allow_http", "false"))
+    client = {"client_options": {"allow_http": True}} if insecure.lower() == "true" else {}
+    return {**client, "config": given} if given else client
+
+
+def _first(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 def open_files(root: str | os.PathLike[str], options: dict[str, str] | None = None) -> Files:
