@@ -39,30 +39,27 @@ class Compacted:
 
 
 def compact(context: Context) -> Compacted:
-    """Rewrite items and ledger as one file a shard, without the rows of removed items."""
+    """Rewrite items and ledger as one file a shard, without the rows of removed items.
+
+    Items come last: as long as a removed item is among them, a compaction that was cut short
+    finds it again and purges it from every other table.
+    """
     gone = np.flatnonzero(context.removed)
-    ids: list[str] = []
-    purged = 0
-    snapshots = [context.ledger]
+    lost: list[str] = []
     if context.items is not None:
         known = context.items.read(["row", "id"])
-        lost = known.filter(pa.array(context.removed[known.column("row").to_numpy()]))
-        ids = [str(value) for value in lost.column("id").to_pylist()]
-        purged = lost.num_rows
-        snapshots.append(context.items)
-    _purge_runs(context, gone)
-    before = after = 0
-    # Items last: as long as an id is there, a compaction that was cut short can be done again.
-    for snapshot in snapshots:
-        files = snapshot.data_files()
-        before += len(files)
-        after += _rewrite(snapshot, lambda rows: _without(rows, "row", gone), bool(purged))
-    if ids:
-        labelled = context.layout.labelled.head()
-        _rewrite(labelled, lambda rows: _without_keys(rows, ids), True)
-        # Stale now; publishing again writes labels without the purged items.
+        removed = pa.array(context.removed[known.column("row").to_numpy()])
+        lost = [str(value) for value in known.filter(removed).column("id").to_pylist()]
+    before = len(context.ledger.data_files())
+    after = _rewrite(context.ledger, lambda rows: _without(rows, "row", gone), bool(lost))
+    if lost:
+        _purge_runs(context, gone)
+        _rewrite(context.layout.labelled.head(), lambda rows: _without_keys(rows, lost), True)
         publish_labels(Context(context.files), anew=True)
-    return Compacted(before, after, purged)
+    if context.items is not None:
+        before += len(context.items.data_files())
+        after += _rewrite(context.items, lambda rows: _without(rows, "row", gone), bool(lost))
+    return Compacted(before, after, len(lost))
 
 
 def _rewrite(snapshot: Snapshot, keep: Callable[[pa.Table], pa.Table], always: bool) -> int:

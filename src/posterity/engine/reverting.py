@@ -25,13 +25,14 @@ class Reverted:
     """Items the undone step had touched."""
     changed: int
     """Labels that are different now."""
+    note: str = ""
 
-    def to_dict(self) -> dict[str, int]:
+    def to_dict(self) -> dict[str, int | str]:
         """As ``--json`` prints it."""
         return asdict(self)
 
     def __str__(self) -> str:
-        return (
+        return self.note or (
             f"step {self.step}: reverts step {self.reverts}; of {self.items:,} items it had "
             f"touched, {self.changed:,} labels changed"
         )
@@ -43,7 +44,10 @@ def revert(context: Context, target: int) -> Reverted:
     if target not in known:
         raise InvalidParameter.of("step", f"a step of the store, 0 to {context.head}", target)
     if target in masked(context.headers):
-        raise InvalidParameter(f"Step {target} is reverted already.")
+        # Asked twice, or killed after its commit: the step is there, what follows it may not be.
+        publish_labels(context)
+        last = max(header.step for header in context.headers if header.reverts == target)
+        return Reverted(last, target, 0, 0, f"Nothing to do: step {last} reverts step {target}.")
     step = context.head + 1
     header = Header(step, REVERT, uuid.uuid4().hex[:12], reverts=target, items=context.rows)
     live = live_updates([*context.headers, header])
