@@ -98,6 +98,7 @@ class Snapshot:
     def __init__(self, table: Table, handle: DeltaTable) -> None:
         self.table = table
         self._handle = handle
+        self._files: list[DataFile] | None = None
 
     @property
     def version(self) -> int:
@@ -111,6 +112,11 @@ class Snapshot:
 
     def data_files(self) -> list[DataFile]:
         """The files the table consists of, sorted by path."""
+        if self._files is None:
+            self._files = self._list_files()
+        return self._files
+
+    def _list_files(self) -> list[DataFile]:
         actions = pa.table(self._handle.get_add_actions(flatten=True)).to_pylist()
         key = f"partition.{self.table.partition}"
         listed = [
@@ -216,6 +222,7 @@ class Snapshot:
             raise StoreError(f"The table '{self.table.name}' cannot be changed: {error}.") from None
         reach("commit.made")
         self._handle.update_incremental()
+        self._files = None
         self.table._sync(self.version)
         reach("commit.synced")
 
