@@ -66,7 +66,8 @@ class World:
             numbers = batch.column("number").to_numpy()
             if seen is not None:
                 seen(numbers.tolist())
-            return self.votes[name][numbers]
+            votes: np.ndarray = self.votes[name][numbers]
+            return votes
 
         return Model(name, labelled=self.labelled_table(name), predict=predict, cost=0.5)
 
@@ -95,7 +96,7 @@ def contents(store: Store) -> dict[str, Any]:
         "rows": rows,
         "headers": headers,
         "labels": store.labels().to_pylist(),
-        "published": context.layout.labels.head().table.name and _published(context),
+        "published": _published(context),
     }
 
 
@@ -103,4 +104,5 @@ def _published(context: Context) -> list[dict[str, Any]]:
     from deltalake import DeltaTable
 
     table = DeltaTable(f"{context.files.root}/labels", storage_options=context.files.options)
-    return pa.table(table.to_pyarrow_table()).sort_by("row").to_pylist()
+    rows: list[dict[str, Any]] = pa.table(table.to_pyarrow_table()).sort_by("row").to_pylist()
+    return rows

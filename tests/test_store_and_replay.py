@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-
 from benchmarks.paper.experiments import PAPER_MODELS
+
 from posterity import Model, Store, priors, replay
 from posterity.budget import Budget
 from posterity.engine.context import Context

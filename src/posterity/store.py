@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ class Store:
         cls,
         path: str | os.PathLike[str],
         *,
-        classes: Classes | Sequence[Any],
+        classes: Classes | Iterable[Any],
         confusion: str = "full",
         prior: ArrayLike | None = None,
         shard_rows: int = SHARD_ROWS,
@@ -171,11 +171,11 @@ class Store:
         context, request = self._request(model, budget, selector, rule, where, seed)
         predict = None if votes is not None else self._predict(model, context)
 
-        def evaluate(run: Run, chosen: Plan) -> None:
+        def evaluate(run: Run, chosen: Plan) -> evaluating.FromFile | None:
             if retry_errors:
                 run.forget_errors()
             if votes is not None:
-                evaluating.take_votes(
+                return evaluating.take_votes(
                     run,
                     chosen,
                     votes,
@@ -184,10 +184,11 @@ class Store:
                     strict=strict,
                     keep_unplanned=keep_unplanned,
                 )
-            elif predict is not None:
+            if predict is not None:
                 evaluating.ask_model(
                     run, chosen, predict, batch=batch, max_errors=max_errors, progress=progress
                 )
+            return None
 
         if plan is None:
             return updating.update(context, request, evaluate, more=more, rebase=rebase)

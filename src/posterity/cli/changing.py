@@ -40,7 +40,10 @@ def init_command(
 def _class_names(given: str) -> list[str]:
     path = Path(given)
     if path.is_file():
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise InvalidData(f"'{path}' is not UTF-8 text: {error}.") from None
         return [line.strip() for line in lines if line.strip()]
     if "," not in given:
         raise InvalidParameter.of("classes", "a file of names, or names separated by commas", given)

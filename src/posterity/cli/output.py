@@ -12,7 +12,15 @@ import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -78,6 +86,13 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     show(fitted)
 
 
+class _Speed(ProgressColumn):
+    """How many a second, once that is known."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
+
+
 @contextmanager
 def progress_bar(what: str, unit: str = "steps") -> Iterator[Report | None]:
     """A bar on a terminal, nothing when the output is piped."""
@@ -90,6 +105,7 @@ def progress_bar(what: str, unit: str = "steps") -> Iterator[Report | None]:
         MofNCompleteColumn(),
         TextColumn(unit),
         TimeRemainingColumn(),
+        _Speed(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)

@@ -33,8 +33,22 @@ class FromFile:
     """Rows for items the plan does not name; left out."""
     unmatched: int
     """Rows for ids the store does not know."""
+    strangers: list[Any]
+    """The first of those ids."""
     without: int
     """Planned items the file has no row for; they stay unevaluated."""
+
+    def __str__(self) -> str:
+        told = []
+        if self.unplanned:
+            told.append(f"{self.unplanned:,} votes on items not planned were left out")
+        if self.unmatched:
+            told.append(
+                f"{self.unmatched:,} ids are not in the store, such as {self.strangers[0]!r}"
+            )
+        if self.without:
+            told.append(f"{self.without:,} planned items had no vote")
+        return "; ".join(told)
 
 
 def ask_model(
@@ -144,6 +158,12 @@ def take_votes(
     numbers = rows_or_none(context, ids)
     known = numbers.is_valid()
     planned = pc.is_in(numbers, value_set=pa.array(plan.rows))
+    strangers = ids.filter(numbers.is_null())
+    if len(strangers) == len(ids):
+        shown = ", ".join(repr(value) for value in strangers[:5].to_pylist())
+        raise InvalidData(
+            f"None of the {len(ids)} ids in the file of votes is in the store: {shown}."
+        )
     keep = known if keep_unplanned else pc.and_(known, planned)
     kept_rows = numbers.filter(keep).to_numpy()
     votes = encode_column(cast.filter(keep), context.classes, "file of votes")
@@ -153,8 +173,11 @@ def take_votes(
         )
     counted = FromFile(
         folded=len(kept_rows),
-        unplanned=int(pc.sum(pc.and_(known, pc.invert(planned))).as_py() or 0),
+        unplanned=0
+        if keep_unplanned
+        else int(pc.sum(pc.and_(known, pc.invert(planned))).as_py() or 0),
         unmatched=numbers.null_count,
+        strangers=strangers[:5].to_pylist(),
         without=len(np.setdiff1d(plan.rows, kept_rows, assume_unique=True)),
     )
     if strict and counted.without:

@@ -102,7 +102,8 @@ def _refuse_repeated(ids: pa.ChunkedArray) -> None:
 
 
 def _refuse_known(snapshot: Any, ids: pa.ChunkedArray) -> None:
-    count, named = 0, []
+    count = 0
+    named: list[Any] = []
     for _, part in snapshot.each(["id"]):
         known = part.column("id").filter(pc.is_in(part.column("id"), value_set=ids))
         count += len(known)

@@ -28,7 +28,7 @@ from posterity.votes import MISSING
 TRIES = 20
 
 Evaluate = Callable[[Run, Plan], Any]
-"""Fills a run with votes on the plan's items."""
+"""Fills a run with votes on the plan's items; may return what is worth telling about them."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Report:
             f"step {self.step}: {self.model} voted on {self.evaluations:,} items{failed}\n"
             f"{self.first_labels:,} first labels, {self.flips:,} flips; as the beliefs have it "
             f"{self.expected_positive_flips:.1f} fixed and "
-            f"{self.expected_negative_flips:.1f} broken"
+            f"{self.expected_negative_flips:.1f} broken" + (f"\n{self.note}" if self.note else "")
         )
 
 
@@ -117,15 +117,15 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
             hint="Its votes are kept; fold them at the new head with --rebase.",
         )
     run = Run(context, plan.id)
-    evaluate(run, plan)
-    report = commit_votes(context, plan, run)
+    told = evaluate(run, plan)
+    report = commit_votes(context, plan, run, note=str(told or ""))
     if report.step is not None:
         publish_labels(Context(context.files))
         run.drop()
     return report
 
 
-def commit_votes(context: Context, plan: Plan, run: Run) -> Report:
+def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> Report:
     """Fold a run's votes shard by shard and make them a step with one commit."""
     rows, votes = run.votes()
     if not len(rows):
@@ -164,6 +164,7 @@ def commit_votes(context: Context, plan: Plan, run: Run) -> Report:
         flips=int(totals[1]),
         expected_negative_flips=float(totals[2]),
         expected_positive_flips=float(totals[3]),
+        note=note,
     )
     header = Header(
         step=step,

@@ -106,7 +106,7 @@ class LocalFiles:
 
 
 class RemoteFiles:
-    """An object-store prefix, with the same options that Delta Lake takes (the ``remote`` extra)."""
+    """An object-store prefix, with the options Delta Lake takes (the ``remote`` extra)."""
 
     def __init__(self, root: str, options: dict[str, str] | None) -> None:
         try:

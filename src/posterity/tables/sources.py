@@ -70,7 +70,12 @@ def _read_file(path: Path) -> pa.Table:
         raise InvalidData(f"There is no file '{path}'.")
     if path.stat().st_size == 0:
         raise InvalidData(f"'{path}' is empty.")
-    return _built(lambda: reader(path), str(path))
+    rows: pa.Table = _built(lambda: reader(path), str(path))
+    # The CSV reader calls a column binary when its text is not UTF-8.
+    foreign = [field.name for field in rows.schema if pa.types.is_binary(field.type)]
+    if foreign and reader is pa_csv.read_csv:
+        raise InvalidData(f"'{path}' is not UTF-8 text; see its column '{foreign[0]}'.")
+    return rows
 
 
 def _built(make: Any, name: str) -> Any:
