@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow.compute as pc
 
 from posterity.engine.context import Context
 from posterity.engine.deciding import Decided, decide_all, decide_last
 from posterity.engine.history import COLUMNS, ShardHistory, StepRows
-from posterity.engine.publishing import PUBLISHED
+from posterity.engine.publishing import PUBLISHED, all_labels, labels_schema
 from posterity.engine.steps import UPDATE, Header, live_updates
 from posterity.engine.updating import votes_of_steps
 from posterity.errors import PosterityError
+from posterity.tables.delta import Table
 from posterity.tables.layout import HEADER_SHARD
 from posterity.votes import MISSING
 
@@ -27,13 +29,15 @@ def check(context: Context) -> list[str]:
             *_steps(context),
             *_labels(context),
         ]
-    except PosterityError as error:
-        return [str(error)]
+    except (PosterityError, OSError, ValueError, KeyError, IndexError) as error:
+        return [f"The store cannot be read to its end: {error}"]
 
 
 def _files(context: Context) -> Iterator[str]:
     """Every file a table names is there, with the size it was committed with."""
     snapshots = [table.head() for table in context.layout.fixed]
+    if context.files.list("labels/_delta_log"):
+        snapshots.append(context.layout.labels.head())
     if context.items is not None:
         snapshots.append(context.items)
     for snapshot in snapshots:
@@ -83,6 +87,9 @@ def _steps(context: Context) -> Iterator[str]:
             rows = written.steps.get(header.step)
             if rows is None:
                 continue
+            if header.kind == UPDATE and (rows.vote >= len(context.classes)).any():
+                yield f"Step {header.step} has votes for classes that do not exist."
+                continue
             if len(np.unique(rows.rows)) < len(rows.rows):
                 yield f"Step {header.step} writes an item of shard {shard} twice."
                 continue
@@ -93,6 +100,12 @@ def _steps(context: Context) -> Iterator[str]:
             history = ShardHistory(start, items, before)
             again = _again(context, history, context.headers[: at + 1], rows)
             yield from _compare(header, shard, start, rows, again)
+        live = live_updates(context.headers)
+        for model in {header.model for header in live}:
+            own = [written.voters(header.step) for header in live if header.model == model]
+            joined = np.concatenate(own)
+            if len(np.unique(joined)) < len(joined):
+                yield f"The model '{model}' has two votes that count on an item of shard {shard}."
     ledger = context.ledger
     strange = set(ledger.partitions()) - {HEADER_SHARD} - {shard for shard, _, _ in context.shards}
     for shard in sorted(strange):
@@ -141,6 +154,14 @@ def _labels(context: Context) -> Iterator[str]:
     if not context.files.list("labels/_delta_log"):
         yield "The labels were never published; any update publishes them."
         return
-    published = context.layout.labels.head().fence(PUBLISHED)
+    table = Table(context.files, "labels", labels_schema(context), "shard").head()
+    published = table.fence(PUBLISHED)
     if published is not None and published > context.head:
         yield f"The published labels are of step {published}, the ledger ends at {context.head}."
+    if published == context.head:
+        stored = table.read().drop_columns(["shard"]).sort_by("row")
+        current = all_labels(context)
+        # Items added since have no label to publish yet.
+        current = current.filter(pc.is_in(current.column("row"), value_set=stored.column("row")))
+        if not stored.equals(current):
+            yield "The published labels are not those of the ledger."

@@ -81,6 +81,8 @@ def encode_column(column: pa.ChunkedArray | pa.Array, classes: Classes, what: st
         raise InvalidData(
             f"The {what} must hold classes of type {classes.kind.__name__}; got {values.type}."
         )
+    if classes.kind is int:
+        values = values.cast(pa.int64())
     known = pa.array(classes.names, values.type)
     codes = pc.index_in(values, value_set=known)
     strange = pc.and_(codes.is_null(), values.is_valid())

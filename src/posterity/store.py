@@ -26,9 +26,9 @@ from posterity.engine import (
 )
 from posterity.engine.context import Context, register
 from posterity.engine.history import ShardHistory
-from posterity.engine.items import add_items, find_rows, remove_items
+from posterity.engine.items import add_items, find_rows, id_array, remove_items
 from posterity.engine.planning import Plan, Request
-from posterity.engine.runs import Progress, Run, unfinished
+from posterity.engine.runs import Progress, Run, all_runs, unfinished
 from posterity.engine.steps import Header, masked
 from posterity.errors import InvalidParameter, StoreError, UnknownName
 from posterity.models import Model, Predict, load_predict
@@ -113,7 +113,9 @@ class Store:
 
     def remove(self, ids: Any) -> int:
         """Remove items: gone at once, purged at the next compaction."""
-        return remove_items(self._context(), ids)
+        count = remove_items(self._context(), ids)
+        publishing.publish_labels(self._context(), anew=True)
+        return count
 
     def register(self, model: Model) -> None:
         """Make a model known by its votes on labelled data."""
@@ -123,18 +125,24 @@ class Store:
         self,
         model: Model | str,
         *,
-        budget: Budget | float | str = planning.DEFAULT_BUDGET,
+        budget: Budget | float | str | None = None,
         selector: Selector | str = planning.DEFAULT_SELECTOR,
         rule: Rule | str = planning.DEFAULT_RULE,
         where: str | None = None,
         seed: int = 0,
         more: bool = False,
     ) -> Plan:
-        """Which items the model would look at; nothing is spent."""
+        """Which items the model would look at; nothing is spent.
+
+        By default the first model looks at everything, a later one at ten per cent. The plan is
+        kept, so that ``update(plan=plan.id)`` carries out exactly this one.
+        """
         context, request = self._request(model, budget, selector, rule, where, seed)
         plan = updating.find_plan(context, request, more=more)
         if plan is None:
-            raise InvalidParameter("This was carried out already; go on with more=True.")
+            note = "Nothing to do: this was carried out already (see --more)."
+            nobody = np.zeros(0, dtype=np.int64)
+            return Plan("", request, context.head, context.rows, nobody, 0, {}, None, note=note)
         planning.save_plan(context, plan)
         return plan
 
@@ -146,7 +154,7 @@ class Store:
         self,
         model: Model | str,
         *,
-        budget: Budget | float | str = planning.DEFAULT_BUDGET,
+        budget: Budget | float | str | None = None,
         selector: Selector | str = planning.DEFAULT_SELECTOR,
         rule: Rule | str = planning.DEFAULT_RULE,
         where: str | None = None,
@@ -167,6 +175,7 @@ class Store:
         """Evaluate, fold, decide and commit one step; the same call twice does it once.
 
         ``votes`` is a table or file of votes made elsewhere; else the model's ``predict`` is asked.
+        With ``plan`` the plan's own budget, selector, rule and filter hold.
         """
         context, request = self._request(model, budget, selector, rule, where, seed)
         predict = None if votes is not None else self._predict(model, context)
@@ -191,10 +200,20 @@ class Store:
             return None
 
         if plan is None:
-            return updating.update(context, request, evaluate, more=more, rebase=rebase)
+            return updating.update(
+                context, request, evaluate, more=more, retry=retry_errors, rebase=rebase
+            )
+        made = updating.step_of(context, plan)
+        if made is not None:
+            return made
         kept = planning.load_plan(context, plan)
         if kept is None:
-            raise UnknownName.among("plan", plan, unfinished(context))
+            raise UnknownName.among("plan", plan, all_runs(context))
+        if kept.request.model != request.model:
+            raise InvalidParameter(
+                f"The plan '{plan}' is for the model '{kept.request.model}', not for "
+                f"'{request.model}'."
+            )
         return updating.carry_out(context, kept, evaluate, rebase=rebase)
 
     @staticmethod
@@ -211,7 +230,7 @@ class Store:
     def _request(
         self,
         model: Model | str,
-        budget: Budget | float | str,
+        budget: Budget | float | str | None,
         selector: Selector | str,
         rule: Rule | str,
         where: str | None,
@@ -219,10 +238,12 @@ class Store:
     ) -> tuple[Context, Request]:
         context = self._context()
         name = model if isinstance(model, str) else model.name
+        request = Request.of(name, budget, selector, rule, where, seed)
+        if where is not None and context.items is not None:
+            context.items.select(["row"], where)  # refused before anything is registered
         if isinstance(model, Model) and model.labelled is not None:
             register(context, model)
         context.model(name)
-        request = Request(name, str(Budget.of(budget)), str(selector), str(rule), where, seed)
         return context, request
 
     def labels(self, *, since: int | None = None) -> pa.Table:
@@ -230,18 +251,20 @@ class Store:
 
         ``since``: only items whose label changed after that step, reverts included.
         """
-        table = publishing.all_labels(self._context())
-        if since is None or not table.num_rows:
+        context = self._context()
+        table = publishing.all_labels(context)
+        if since is None:
             return table
+        if since > context.head:
+            raise InvalidParameter.of("since", f"a step of the store, up to {context.head}", since)
         return table.filter(pc.greater(table.column("step"), since))
 
     def flips(self, step: int | None = None) -> pa.Table:
         """The labels a step changed: id, old and new label, belief in the new, vote."""
         context = self._context()
         number = context.head if step is None else step
-        if number not in {header.step for header in context.headers}:
-            raise InvalidParameter.of("step", f"a step of the store, 0 to {context.head}", number)
-        names = pa.array([str(name) for name in context.classes])
+        reverting.check_step(context, number)
+        names = pa.array(context.classes.names)
         parts = []
         for shard, start, items in context.shards:
             history = ShardHistory.read(context.ledger, shard, start, items)
@@ -265,12 +288,15 @@ class Store:
                     }
                 )
             )
-        return pa.concat_tables(parts) if parts else pa.table({})
+        kind = publishing.labels_schema(context).field("id").type
+        columns = [("id", kind), ("row", pa.int64()), ("old", names.type), ("new", names.type)]
+        schema = pa.schema([*columns, ("belief", pa.float32()), ("step", pa.int32())])
+        return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
 
     def history(self, id: str | int) -> list[dict[str, Any]]:  # noqa: A002 the user's word
         """What happened to one item: a row per step that touched it."""
         context = self._context()
-        (row,) = find_rows(context, pa.chunked_array([pa.array([id])])).tolist()
+        (row,) = find_rows(context, id_array([id])).tolist()
         shard, start, items = context.shards[row // context.description.shard_rows]
         history = ShardHistory.read(context.ledger, shard, start, items)
         undone = masked(context.headers)
@@ -308,7 +334,7 @@ class Store:
             "classes": len(context.classes),
             "models": list(context.models),
             "step": context.head,
-            "unfinished": list(unfinished(context)),
+            "unfinished": unfinished(context),
             "format": context.description.format,
         }
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow as pa
 
-from posterity.cli.inspecting import write_table
+from posterity.cli.inspecting import read_id, write_table
 from posterity.cli.output import as_json_option, print_json, progress_bar, store_argument
 from posterity.engine.compacting import RETENTION_HOURS
 from posterity.engine.evaluating import BATCH, MAX_ERRORS
-from posterity.engine.planning import DEFAULT_BUDGET, DEFAULT_RULE, DEFAULT_SELECTOR
+from posterity.engine.planning import DEFAULT_RULE, DEFAULT_SELECTOR
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.models import Model
 from posterity.store import Store
@@ -21,14 +20,15 @@ from posterity.store import Store
 @click.command("init", short_help="Make an empty store.")
 @store_argument
 @click.option("--classes", required=True, metavar="FILE", help="Class names, one a line; or A,B,C.")
+@click.option("--type", "kind", default="str", show_default=True, help="Of names: str, int, bool.")
 @click.option("--confusion", default="full", show_default=True, help="diagonal or full.")
 @click.option("--shard-rows", type=int, help="Rows a shard. [default: about 4 million]")
 @as_json_option
 def init_command(
-    store: str, classes: str, confusion: str, shard_rows: int | None, as_json: bool
+    store: str, classes: str, kind: str, confusion: str, shard_rows: int | None, as_json: bool
 ) -> None:
     """Make an empty store in a folder (or at an object-store URI) for the given classes."""
-    names = _class_names(classes)
+    names = _typed(_class_names(classes), kind)
     options: dict[str, Any] = {} if shard_rows is None else {"shard_rows": shard_rows}
     made = Store.create(store, classes=names, confusion=confusion, **options)
     if as_json:
@@ -48,6 +48,19 @@ def _class_names(given: str) -> list[str]:
     if "," not in given:
         raise InvalidParameter.of("classes", "a file of names, or names separated by commas", given)
     return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def _typed(names: list[str], kind: str) -> list[Any]:
+    if kind == "str":
+        return names
+    try:
+        if kind == "int":
+            return [int(name) for name in names]
+        if kind == "bool":
+            return [{"false": False, "true": True}[name.lower()] for name in names]
+    except (ValueError, KeyError) as error:
+        raise InvalidParameter.of("classes", f"names of type {kind}", str(error)) from None
+    raise InvalidParameter.of("type", "str, int or bool", kind)
 
 
 @click.command("add", short_help="Add items.")
@@ -77,10 +90,8 @@ def remove_command(store: str, items: tuple[str, ...], as_json: bool) -> None:
     held = Store(store)
     ids: list[Any] = list(items)
     if held.id_type is int:
-        if not all(item.lstrip("-").isdecimal() for item in items):
-            raise InvalidData("The store's ids are integers.")
-        ids = [int(item) for item in items]
-    count = held.remove(pa.array(ids))
+        ids = [read_id(item, int) for item in items]
+    count = held.remove(ids)
     if as_json:
         print_json({"removed": count})
     else:
@@ -133,9 +144,7 @@ def _step_options(command: Any) -> Any:
             "--rule", default=DEFAULT_RULE, show_default=True, help="See `replay --help`."
         ),
         click.option("--selector", default=DEFAULT_SELECTOR, show_default=True, help="entropy, …"),
-        click.option(
-            "--budget", default=DEFAULT_BUDGET, show_default=True, help="10%, 0.1 or 500."
-        ),
+        click.option("--budget", help="10%, 0.1 or 500. [default: everything at first, then 10%]"),
         click.option(
             "--more", is_flag=True, help="Go on with a model where its last step stopped."
         ),
@@ -252,7 +261,13 @@ def compact_command(store: str, as_json: bool) -> None:
 
 @click.command("vacuum", short_help="Delete files nothing refers to.")
 @store_argument
-@click.option("--hours", default=float(RETENTION_HOURS), show_default=True, help="Older than this.")
+@click.option(
+    "--hours",
+    type=float,
+    default=float(RETENTION_HOURS),
+    show_default=True,
+    help="Older than this.",
+)
 @click.option("--dry-run", is_flag=True, help="Count them, delete nothing.")
 @as_json_option
 def vacuum_command(store: str, hours: float, dry_run: bool, as_json: bool) -> None:

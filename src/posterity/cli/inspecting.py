@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from posterity.cli.output import as_json_option, plain_table, print_json, show, store_argument
-from posterity.errors import InvalidParameter
+from posterity.errors import InvalidData, InvalidParameter
 from posterity.store import Store
 
 SHOWN = 20
@@ -85,7 +86,7 @@ def labels_command(store: str, since: int | None, out: str | None, as_json: bool
 def history_command(store: str, item: str, as_json: bool) -> None:
     """Every vote on an item, the belief after it, and what its label became."""
     held = Store(store)
-    told = held.history(int(item) if held.id_type is int and item.isdecimal() else item)
+    told = held.history(read_id(item, held.id_type))
     if as_json:
         print_json({"history": told})
     else:
@@ -107,6 +108,15 @@ def check_command(store: str, as_json: bool) -> None:
         click.echo("\n".join(broken) if broken else "The store is sound.")
     if broken:
         raise click.exceptions.Exit(1)
+
+
+def read_id(text: str, kind: type | None) -> str | int:
+    """An id as a user types it, in the type the store's ids have."""
+    if kind is not int:
+        return text
+    if not re.fullmatch(r"-?[0-9]{1,19}", text):
+        raise InvalidData(f"The store's ids are integers; got {text!r}.")
+    return int(text)
 
 
 def _tell(table: pa.Table, what: str, out: str | None, *, as_json: bool) -> None:

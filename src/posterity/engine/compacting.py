@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
@@ -12,8 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from posterity.engine.context import Context
+from posterity.engine.planning import load_plan
 from posterity.engine.publishing import publish_labels
-from posterity.engine.runs import unfinished
+from posterity.engine.runs import Run, all_runs, tidy, unfinished
 from posterity.errors import InvalidParameter
 from posterity.tables.delta import Snapshot, to_parquet
 
@@ -50,19 +52,20 @@ def compact(context: Context) -> Compacted:
         known = context.items.read(["row", "id"])
         removed = pa.array(context.removed[known.column("row").to_numpy()])
         lost = [str(value) for value in known.filter(removed).column("id").to_pylist()]
+    tidy(context)
     before = len(context.ledger.data_files())
-    after = _rewrite(context.ledger, lambda rows: _without(rows, "row", gone), bool(lost))
+    after = _rewrite(context.ledger, lambda rows: _without(rows, "row", gone))
     if lost:
         _purge_runs(context, gone)
-        _rewrite(context.layout.labelled.head(), lambda rows: _without_keys(rows, lost), True)
+        _rewrite(context.layout.labelled.head(), lambda rows: _without_keys(rows, lost))
         publish_labels(Context(context.files), anew=True)
     if context.items is not None:
         before += len(context.items.data_files())
-        after += _rewrite(context.items, lambda rows: _without(rows, "row", gone), bool(lost))
+        after += _rewrite(context.items, lambda rows: _without(rows, "row", gone))
     return Compacted(before, after, len(lost))
 
 
-def _rewrite(snapshot: Snapshot, keep: Callable[[pa.Table], pa.Table], always: bool) -> int:
+def _rewrite(snapshot: Snapshot, keep: Callable[[pa.Table], pa.Table]) -> int:
     table = snapshot.table
     written, retired, kept = [], [], 0
     for value in snapshot.partitions() if table.partition else [None]:
@@ -71,10 +74,11 @@ def _rewrite(snapshot: Snapshot, keep: Callable[[pa.Table], pa.Table], always: b
             for file in snapshot.data_files()
             if value is None or file.partition.get(table.partition or "") == str(value)
         ]
-        if len(own) < 2 and not always:
+        stored = snapshot.read(partition=value)
+        rows = keep(stored)
+        if len(own) < 2 and rows.num_rows == stored.num_rows:
             kept += len(own)
             continue
-        rows = keep(snapshot.read(partition=value))
         if "step" in rows.column_names:
             rows = rows.sort_by([("step", "ascending"), ("row", "ascending")])
         elif "row" in rows.column_names:
@@ -102,7 +106,7 @@ def _without_keys(rows: pa.Table, ids: list[str]) -> pa.Table:
 def _purge_runs(context: Context, gone: np.ndarray) -> None:
     if not len(gone):
         return
-    for run in unfinished(context):
+    for run in all_runs(context):
         for path in context.files.list(f"runs/{run}"):
             if path.endswith(".parquet"):
                 rows = pq.read_table(io.BytesIO(context.files.read(path).to_pybytes()))
@@ -111,7 +115,9 @@ def _purge_runs(context: Context, gone: np.ndarray) -> None:
 
 def vacuum(context: Context, *, hours: float = RETENTION_HOURS, dry_run: bool = False) -> int:
     """Delete files that no table refers to any more and that are older than the retention."""
-    if hours < 1 and list(unfinished(context)):
+    if not (math.isfinite(hours) and hours >= 0):
+        raise InvalidParameter.of("hours", "a number ≥ 0", hours)
+    if hours < 1 and unfinished(context):
         raise InvalidParameter.of(
             "hours", "longer than any running job, at least 1 while runs are unfinished", hours
         )
@@ -120,4 +126,16 @@ def vacuum(context: Context, *, hours: float = RETENTION_HOURS, dry_run: bool = 
         snapshots.append(context.items)
     if context.files.list("labels/_delta_log"):
         snapshots.append(context.layout.labels.head())
+    if not dry_run:
+        tidy(context)
+        _drop_stale_plans(context)
     return sum(snapshot.vacuum(hours, dry_run=dry_run) for snapshot in snapshots)
+
+
+def _drop_stale_plans(context: Context) -> None:
+    """Plans nothing was spent on, of a head that has moved."""
+    spent = set(unfinished(context))
+    for run in all_runs(context):
+        kept = None if run in spent else load_plan(context, run)
+        if kept is not None and kept.head < context.head:
+            Run(context, run).drop()

@@ -18,7 +18,7 @@ from posterity._arrays import Counts, Floats, Mask
 from posterity.classes import Classes
 from posterity.confusion import Confusion
 from posterity.engine.steps import Header, read_headers
-from posterity.errors import InvalidData, StoreError, UnknownName
+from posterity.errors import CommitConflict, InvalidData, StoreError, UnknownName
 from posterity.models import Model, encode_column
 from posterity.tables.delta import Snapshot
 from posterity.tables.files import Files
@@ -29,6 +29,7 @@ from posterity.votes import MISSING
 NEXT_ROW = "posterity.rows"
 HEAD = "posterity.head"
 ARRIVALS = "posterity.models"
+TRIES = 20
 
 _KINDS: dict[str, Callable[[str], Any]] = {
     "str": str,
@@ -85,9 +86,8 @@ class Context:
         """The items; None while there are none."""
         if not self.files.list("items/_delta_log"):
             return None
-        bare = self.layout.items().head()
-        schema = pa.schema(bare._handle.schema().to_arrow())
-        return self.layout.items(schema).head()
+        snapshot = self.layout.items(self.layout.items().head().schema).head()
+        return None if snapshot.fence(NEXT_ROW) is None else snapshot
 
     @cached_property
     def rows(self) -> int:
@@ -111,23 +111,33 @@ class Context:
         ]
 
     @cached_property
+    def arrivals(self) -> Snapshot:
+        """The table of models as it was read."""
+        return self.layout.models.head()
+
+    @cached_property
     def models(self) -> dict[str, Registered]:
-        """The registered models, in their order of arrival."""
-        rows = self.layout.models.head().read().to_pylist()
+        """The registered models, in their order of arrival, each with its latest settings."""
         known = len(self.classes)
-        listed = {}
-        for row in sorted(rows, key=lambda row: row["arrival"]):
+        listed = []
+        for row in self.arrivals.read().to_pylist():
             counts = np.zeros((known, known), dtype=np.int64)
             counts[row["vote"], row["truth"]] = row["count"]
             settings = json.loads(row["settings"])
-            listed[row["name"]] = Registered(row["name"], row["arrival"], settings, counts)
-        return listed
+            listed.append(Registered(row["name"], row["arrival"], settings, counts))
+        listed.sort(key=lambda model: (model.arrival, model.settings["revision"]))
+        return {model.name: model for model in listed}
 
     @cached_property
     def confusions(self) -> dict[str, Confusion]:
         """Each model's confusion, by the store's estimator."""
         estimator = self.description.confusion
         return {name: model.confusion(estimator) for name, model in self.models.items()}
+
+    def forget_models(self) -> None:
+        """One was registered: read them again when they are next asked for."""
+        for name in ("arrivals", "models", "confusions"):
+            self.__dict__.pop(name, None)
 
     def model(self, name: str) -> Registered:
         """A registered model by name."""
@@ -144,13 +154,23 @@ class Context:
 
 
 def register(context: Context, model: Model) -> None:
-    """Make a model known: its labelled votes first, then the row that makes them visible."""
+    """Make a model known, however many others are registering at the same time."""
+    for _ in range(TRIES):
+        try:
+            return _register(context, model)
+        except CommitConflict:
+            context.forget_models()
+    raise CommitConflict("Too many others are registering models; nothing was registered.")
+
+
+def _register(context: Context, model: Model) -> None:
+    """Its labelled votes first, then the row that makes them visible."""
     if model.labelled is None:
         raise InvalidData(
             f"The model '{model.name}' has no labelled votes, so nobody knows how it errs.",
             hint="Give a table with the truth and its vote on a few labelled items.",
         )
-    rows = read_rows(model.labelled, "labelled")
+    rows = read_rows(model.labelled, "labelled", ids=model.key)
     classes = context.classes
     truth, votes = (
         encode_column(column(rows, name, "labelled data"), classes, f"labelled column '{name}'")
@@ -159,49 +179,58 @@ def register(context: Context, model: Model) -> None:
     if (truth == MISSING).any():
         raise InvalidData(f"The labelled data of '{model.name}' has rows without a truth.")
     keyed = model.key in rows.column_names
-    keys = (
-        [str(key) for key in ids_of(rows, model.key, "labelled data").to_pylist()]
-        if keyed
-        else [None] * len(truth)
-    )
+    keys: list[str | None] = [None] * len(truth)
+    if keyed:
+        keys = [str(key) for key in ids_of(rows, model.key, "labelled data").to_pylist()]
+        if len(set(keys)) < len(keys):
+            raise InvalidData(f"The labelled data of '{model.name}' has an item more than once.")
     counts = confusion.count(truth, votes, classes=classes)
     if not counts.sum():
         raise InvalidData(f"The labelled data of '{model.name}' holds no vote.")
-    labelled = pa.table(
-        {"model": [model.name] * len(truth), "key": keys, "truth": truth, "vote": votes},
-        schema=LABELLED,
-    )
-    digest = hashlib.sha256(repr(labelled.drop_columns(["model"]).to_pydict()).encode()).hexdigest()
+    told = repr([keys, truth.tolist(), votes.tolist()]).encode()
+    settings: dict[str, Any] = {
+        "digest": hashlib.sha256(told).hexdigest()[:16],
+        "keyed": keyed,
+        "labelled": len(truth),
+        "cost": model.cost,
+        "predict": model.predict if isinstance(model.predict, str) else None,
+        "revision": 0,
+    }
     known = context.models.get(model.name)
     if known is not None:
-        if known.settings["digest"] == digest:
+        if known.settings["digest"] != settings["digest"]:
+            raise InvalidData(
+                f"A model '{model.name}' is registered with other labelled votes.",
+                hint="Give the new one another name; the votes it cast stay explained by its own.",
+            )
+        settings["revision"] = known.settings["revision"]
+        if settings == known.settings:
             return
-        raise InvalidData(
-            f"A model '{model.name}' is registered with other labelled votes.",
-            hint="Give the new one another name; the votes it cast stay explained by its own.",
+        settings["revision"] += 1
+    else:
+        count = len(truth)
+        labelled = pa.table(
+            {
+                "model": [model.name] * count,
+                "digest": [settings["digest"]] * count,
+                "key": keys,
+                "truth": truth,
+                "vote": votes,
+            },
+            schema=LABELLED,
         )
-    layout = context.layout
-    arrivals = layout.models.head()
-    layout.labelled.head().commit([layout.labelled.write(labelled, label=f"labelled-{digest[:8]}")])
+        table = context.layout.labelled
+        table.head().commit([table.write(labelled, label="labelled")])
     cells = np.argwhere(counts)
-    settings = {
-        "digest": digest,
-        "keyed": keyed,
-        "cost": model.cost,
-        "labelled": len(truth),
-        "predict": model.predict if isinstance(model.predict, str) else None,
-    }
     row = {
         "name": [model.name],
-        "arrival": [len(context.models)],
+        "arrival": [known.arrival if known else len(context.models)],
         "settings": [json.dumps(settings)],
         "vote": [cells[:, 0].tolist()],
         "truth": [cells[:, 1].tolist()],
         "count": [counts[cells[:, 0], cells[:, 1]].tolist()],
     }
-    arrivals.commit(
-        [layout.models.write(pa.table(row, schema=MODELS), label="model")],
-        fence=(ARRIVALS, len(context.models) + 1),
-    )
-    context.__dict__.pop("models", None)
-    context.__dict__.pop("confusions", None)
+    file = context.layout.models.write(pa.table(row, schema=MODELS), label="model")
+    number = (context.arrivals.fence(ARRIVALS) or 0) + 1
+    context.arrivals.commit([file], fence=(ARRIVALS, number))
+    context.forget_models()

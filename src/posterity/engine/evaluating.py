@@ -15,7 +15,7 @@ from posterity.engine.context import Context
 from posterity.engine.items import rows_or_none
 from posterity.engine.planning import Plan
 from posterity.engine.runs import Progress, Run
-from posterity.errors import InvalidData, PosterityError, StoreError
+from posterity.errors import InvalidData, InvalidParameter, PosterityError, StoreError
 from posterity.models import Predict, encode_column, read_votes
 from posterity.tables.sources import column, ids_of, read_rows
 from posterity.votes import MISSING
@@ -61,33 +61,39 @@ def ask_model(
     progress: Progress | None = None,
 ) -> None:
     """Let the model vote on what is left of the plan; each batch is durable before the next."""
+    if batch < 1 or max_errors < 0:
+        raise InvalidParameter("'batch' must be at least 1 and 'max_errors' at least 0.")
     context = run.context
     have, _ = run.votes()
     failed = run.errors()
-    left = np.setdiff1d(plan.rows, have, assume_unique=True)
-    left = np.setdiff1d(left, np.array(sorted(failed), dtype=np.int64), assume_unique=True)
+    _refuse_errors(failed, max_errors)
+    left = np.setdiff1d(plan.rows, [*have.tolist(), *failed])
+    left = left[~context.removed[left]]
     done = len(plan.rows) - len(left)
-    errors = len(failed)
     for rows, items in _payload(context, left, batch):
-        voted, votes, reasons = _vote(context, predict, rows, items)
+        voted, votes, reasons = _vote(context, predict, rows, items, max_errors - len(failed))
         if len(voted):
             run.keep_votes(voted, votes)
-        for row, reason in reasons.items():
-            run.keep_error(row, reason)
-        errors += len(reasons)
+        if reasons:
+            run.keep_errors(reasons)
+        failed |= reasons
+        _refuse_errors(failed, max_errors)
         done += len(rows)
         if progress:
             progress(done, len(plan.rows))
-        if errors > max_errors:
-            raise StoreError(
-                f"The model failed on {errors} items, more than {max_errors}; the last said: "
-                f"{reasons[max(reasons)] if reasons else 'nothing'}.",
-                hint="All votes are kept. Mend the model and run the same with --retry-errors.",
-            )
+
+
+def _refuse_errors(failed: dict[int, str], most: int) -> None:
+    if len(failed) > most:
+        raise StoreError(
+            f"The model failed on {len(failed)} items, more than {most}; the last said: "
+            f"{list(failed.values())[-1].rstrip('.')}.",
+            hint="All votes are kept. Mend the model and run the same with --retry-errors.",
+        )
 
 
 def _vote(
-    context: Context, predict: Predict, rows: Rows, items: pa.Table
+    context: Context, predict: Predict, rows: Rows, items: pa.Table, most: int
 ) -> tuple[Rows, Codes, dict[int, str]]:
     """Votes of a batch; if the model fails on it, of each item alone, so that one costs one."""
     try:
@@ -96,14 +102,15 @@ def _vote(
         if len(rows) == 1:
             told = error.message if isinstance(error, PosterityError) else repr(error)
             return rows[:0], np.zeros(0, dtype=np.int32), {int(rows[0]): told}
-    parts = [
-        _vote(context, predict, rows[at : at + 1], items.slice(at, 1)) for at in range(len(rows))
-    ]
-    return (
-        np.concatenate([voted for voted, _, _ in parts]),
-        np.concatenate([votes for _, votes, _ in parts]),
-        {row: reason for _, _, reasons in parts for row, reason in reasons.items()},
-    )
+    voted, votes, reasons = [rows[:0]], [np.zeros(0, dtype=np.int32)], dict[int, str]()
+    for at in range(len(rows)):
+        one, vote, reason = _vote(context, predict, rows[at : at + 1], items.slice(at, 1), most)
+        voted.append(one)
+        votes.append(vote)
+        reasons |= reason
+        if len(reasons) > most:
+            break  # the rest of the batch is not worth asking for
+    return np.concatenate(voted), np.concatenate(votes), reasons
 
 
 def _payload(context: Context, rows: Rows, batch: int) -> Iterator[tuple[Rows, pa.Table]]:
@@ -133,7 +140,8 @@ def _batch(items: pa.Table) -> tuple[Rows, pa.Table]:
 
 def planned_items(context: Context, plan: Plan) -> pa.Table:
     """A plan's items with their payload, by row."""
-    parts = [items for _, items in _payload(context, plan.rows, BATCH)]
+    rows = plan.rows[~context.removed[plan.rows]]
+    parts = [items for _, items in _payload(context, rows, BATCH)]
     return pa.concat_tables(parts) if parts else pa.table({})
 
 
@@ -149,7 +157,7 @@ def take_votes(
 ) -> FromFile:
     """Votes made elsewhere: rows of the plan's items are folded, others counted and left out."""
     context = run.context
-    rows = read_rows(source, "votes")
+    rows = read_rows(source, "votes", ids=id_column)
     ids = ids_of(rows, id_column, "file of votes")
     cast = column(rows, vote_column, "file of votes")
     repeated = len(ids) - pc.count_distinct(ids).as_py()

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from posterity._arrays import Rows
 from posterity.engine.context import NEXT_ROW, Context
 from posterity.errors import CommitConflict, InvalidData
+from posterity.tables.delta import delta_schema
 from posterity.tables.layout import REMOVED
 from posterity.tables.sources import ids_of, read_rows
 
@@ -23,16 +24,20 @@ def add_items(context: Context, data: Any, *, id_column: str = "id") -> int:
 
     All of them or none: an id that occurs twice, or that the store has already, refuses the call.
     """
-    rows = read_rows(data, "items")
+    rows = read_rows(data, "items", ids=id_column)
     ids = ids_of(rows, id_column, "data")
     if not len(ids):
         raise InvalidData("The data holds no items.")
     payload = [name for name in rows.column_names if name != id_column]
-    clash = [name for name in payload if name in (*RESERVED, "id")]
+    clash = [name for name in payload if name.lower() in (*RESERVED, "id")]
     if clash:
         raise InvalidData(f"The payload column '{clash[0]}' has a name the store uses itself.")
     _refuse_repeated(ids)
-    prepared = pa.table({"id": ids, **{name: rows.column(name) for name in payload}})
+    plain = pa.table({"id": ids, **{name: rows.column(name) for name in payload}})
+    try:
+        prepared = plain.cast(delta_schema(plain.schema))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidData(f"The payload cannot be stored: {str(error).splitlines()[0]}.") from None
     for _ in range(TRIES):
         try:
             return _commit_items(context, prepared)
@@ -47,13 +52,10 @@ def _commit_items(context: Context, items: pa.Table) -> int:
     if context.items is None:
         schema = pa.schema([("shard", pa.int32()), ("row", pa.int64()), *items.schema])
         table = layout.items(schema)
-        try:
-            table.create()
-        except Exception as error:
-            if not context.files.list("items/_delta_log"):
-                raise
-            raise CommitConflict(f"Somebody else added the first items: {error}") from None
+        table.create()
         snapshot = table.head()
+        if snapshot.schema.names != schema.names or snapshot.fence(NEXT_ROW) is not None:
+            raise CommitConflict("Somebody else added the first items.")
     else:
         snapshot, table = context.items, context.items.table
         items = _fitted(items, table.schema)
@@ -86,7 +88,7 @@ def _fitted(items: pa.Table, schema: pa.Schema) -> pa.Table:
             continue
         try:
             columns.append(items.column(field.name).cast(field.type))
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidData(
                 f"The column '{field.name}' must hold {field.type}: {error}."
             ) from None
@@ -139,10 +141,18 @@ def rows_or_none(context: Context, ids: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def remove_items(context: Context, ids: Any) -> int:
     """Mark items as removed: gone at once for everybody, purged at the next compaction."""
-    listed = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else pa.array(ids)
-    column = ids_of(pa.table({"id": listed}), "id", "list of items")
-    rows = find_rows(context, column)
+    rows = np.unique(find_rows(context, id_array(ids)))
     table = context.layout.removed
     file = table.write(pa.table({"row": rows}, schema=REMOVED), label="removed")
     table.head().commit([file])
     return len(rows)
+
+
+def id_array(ids: Any) -> pa.ChunkedArray:
+    """One id or many as a column."""
+    listed = [ids] if isinstance(ids, (str, int)) else ids
+    try:
+        column = listed if isinstance(listed, pa.ChunkedArray) else pa.array(listed)
+    except (pa.ArrowException, OverflowError, TypeError) as error:
+        raise InvalidData(f"These are no ids: {error}.") from None
+    return ids_of(pa.table({"id": column}), "id", "list of items")

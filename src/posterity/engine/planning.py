@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,17 +16,19 @@ import pyarrow.parquet as pq
 
 from posterity._arrays import Floats, Mask, Rows
 from posterity.beliefs import Beliefs
-from posterity.budget import Budget
+from posterity.budget import FULL, Budget
 from posterity.engine.context import Context
 from posterity.engine.history import ShardHistory
 from posterity.engine.steps import live_updates
 from posterity.errors import InvalidParameter, StoreError
 from posterity.rehearsal import LEAST, Part, Rehearsed, rehearse
-from posterity.rules import Oracle
+from posterity.rules import Oracle, Rule
 from posterity.rules import parse as parse_rule
-from posterity.selectors import Candidates, choose
+from posterity.selectors import Candidates, Selector, choose
 from posterity.selectors import parse as parse_selector
+from posterity.specs import read_seed
 from posterity.tables.delta import to_parquet
+from posterity.votes import MISSING
 
 NO_REHEARSAL = "its models have too few labelled items in common, or labelled votes without ids"
 
@@ -39,22 +42,41 @@ class Request:
     """What is asked of an update; two equal requests are the same work."""
 
     model: str
-    budget: str = DEFAULT_BUDGET
+    budget: str | None = None
+    """None: everything while nobody has voted, else ``DEFAULT_BUDGET``."""
     selector: str = DEFAULT_SELECTOR
     rule: str = DEFAULT_RULE
     where: str | None = None
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        if isinstance(parse_rule(self.rule), Oracle):
+    @classmethod
+    def of(
+        cls,
+        model: str,
+        budget: Budget | float | str | None,
+        selector: Selector | str,
+        rule: Rule | str,
+        where: str | None,
+        seed: int,
+    ) -> Request:
+        """What was asked for in one spelling: cost-ratio:10.0 is the same work as cost-ratio:10."""
+        parsed = parse_rule(rule)
+        if isinstance(parsed, Oracle):
             raise InvalidParameter("The rule 'oracle' knows the truth; it is for replay only.")
-        parse_selector(self.selector)
-        Budget.of(self.budget)
+        spending = None if budget is None else str(Budget.of(budget))
+        chosen = str(parse_selector(selector))
+        return cls(model, spending, chosen, str(parsed), where, read_seed(seed, "seed"))
 
-    def digest(self, context: Context) -> str:
-        """Names the work: with new items in the store the same request is new work."""
-        told = [context.description.store, context.rows, asdict(self)]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:12]
+    @property
+    def digest(self) -> str:
+        """Names the work."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
+
+    def resolved(self, context: Context) -> Budget:
+        """The budget of this request now."""
+        if self.budget is not None:
+            return Budget.of(self.budget)
+        return Budget.of(DEFAULT_BUDGET) if live_updates(context.headers) else FULL
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +85,10 @@ class Plan:
 
     id: str
     request: Request
-    digest: str
     head: int
     """The last step the plan has read."""
+    items: int
+    """Rows in the store when the plan was made."""
     rows: Rows
     """The items to evaluate, ascending."""
     eligible: int
@@ -75,6 +98,7 @@ class Plan:
     """Of all evaluations; None: unknown."""
     rehearsed: dict[str, Any] | None = None
     """What the same selection and rule did on the labelled set; None where it is too small."""
+    note: str = ""
 
     @property
     def evaluations(self) -> int:
@@ -92,14 +116,17 @@ class Plan:
             "cost": self.cost,
             "affected": self.affected,
             "rehearsed": self.rehearsed,
+            "note": self.note,
         }
 
     def __str__(self) -> str:
+        if self.note:
+            return self.note
         cost = "unknown" if self.cost is None else f"{self.cost:g}"
         shown = ", ".join(f"{name} ({count})" for name, count in list(self.affected.items())[:5])
         return (
             f"plan {self.id}: {self.request.model} on {self.evaluations:,} of {self.eligible:,} "
-            f"eligible items ({self.request.selector}, {self.request.budget})\n"
+            f"eligible items ({self.request.selector}, {self.request.budget or 'default budget'})\n"
             f"rule {self.request.rule}; cost {cost}\n"
             f"labels most affected: {shown or 'none'}\n"
             + (
@@ -110,41 +137,48 @@ class Plan:
         )
 
 
-def make_plan(context: Context, request: Request, *, repeat: int = 0) -> Plan:
-    """Score every shard, and choose the highest of all."""
+def make_plan(
+    context: Context, request: Request, *, since: int = 0, only: Sequence[int] | None = None
+) -> Plan:
+    """Score every shard, and choose the highest of all.
+
+    ``since``: only rows from this one on, for items added after the same request was carried out;
+    ``only``: these rows, to try them again.
+    """
     model = context.model(request.model)
     entropy, eligible, voted, label = _survey(context, request)
-    budget = Budget.of(request.budget)
+    eligible[:since] = False
+    if only is not None:
+        eligible &= np.isin(np.arange(context.rows), only)
     rows = np.arange(context.rows)
-    selector = parse_selector(request.selector)
-    step = context.head + 1
+    selector, step = parse_selector(request.selector), context.head + 1
     candidates = Candidates(entropy=entropy, rows=rows, step=step, seed=request.seed)
-    # The first model labels everything: without labels there is nothing to choose by.
-    evaluations = int(eligible.sum())
-    if live_updates(context.headers):
-        evaluations = budget.evaluations(evaluations)
+    available = int(eligible.sum())
+    budget = FULL if only is not None else request.resolved(context)
     chosen = choose(
         selector.score(candidates),
         rows=rows,
         eligible=eligible,
         first=~voted,
-        evaluations=evaluations,
+        evaluations=budget.evaluations(available),
     )
-    digest = request.digest(context)
+    told = hashlib.sha256(np.concatenate([[context.head], chosen]).tobytes()).hexdigest()
     unit = model.settings["cost"]
     codes, counts = np.unique(label[chosen], return_counts=True)
-    names = context.classes.decode(codes)
-    order = np.argsort(-counts, kind="stable")
+    names = [
+        "no label yet" if code == MISSING else str(name)
+        for code, name in zip(codes, context.classes.decode(codes), strict=True)
+    ]
     return Plan(
-        id=f"{digest}-{repeat}",
+        id=f"{request.digest}-{told[:8]}",
         request=request,
-        digest=digest,
         head=context.head,
+        items=context.rows,
         rows=chosen,
-        eligible=int(eligible.sum()),
-        affected={str(names[at] or "no label yet"): int(counts[at]) for at in order},
+        eligible=available,
+        affected={names[at]: int(counts[at]) for at in np.argsort(-counts, kind="stable")},
         cost=None if unit is None else unit * len(chosen),
-        rehearsed=_rehearse(context, request, len(chosen) / max(1, int(eligible.sum()))),
+        rehearsed=_rehearse(context, request, len(chosen) / max(1, available)),
     )
 
 
@@ -157,10 +191,18 @@ def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any
     table = context.layout.labelled.head().read()
     by_model = {}
     for name in names:
-        own = table.filter(pc.equal(table.column("model"), name))
+        # By digest: a registration that was cut short leaves rows nobody refers to.
+        own = table.filter(
+            pc.and_(
+                pc.equal(table.column("model"), name),
+                pc.equal(table.column("digest"), context.models[name].settings["digest"]),
+            )
+        )
         columns = (own.column(column).to_pylist() for column in ("key", "truth", "vote"))
         by_model[name] = {key: (truth, vote) for key, truth, vote in zip(*columns, strict=True)}
-    keys = sorted(set.intersection(*(set(rows) for rows in by_model.values())))
+    common = sorted(set.intersection(*(set(rows) for rows in by_model.values())))
+    # Models that disagree about the truth of an item cannot be compared on it.
+    keys = [key for key in common if len({rows[key][0] for rows in by_model.values()}) == 1]
     if len(keys) < LEAST:
         return None
     truth = np.array([by_model[names[0]][key][0] for key in keys], dtype=np.int32)
@@ -205,7 +247,7 @@ def save_plan(context: Context, plan: Plan) -> None:
     """Keep a plan under its id: first its rows, then the small file that makes it count."""
     rows = pa.table({"row": plan.rows})
     context.files.write(f"runs/{plan.id}/rows.parquet", to_parquet(rows))
-    plain = ("id", "digest", "head", "eligible", "affected", "cost", "rehearsed")
+    plain = ("id", "head", "items", "eligible", "affected", "cost", "rehearsed")
     told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
     context.files.write(f"runs/{plan.id}/plan.json", json.dumps(told).encode())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from posterity._version import __version__
@@ -40,9 +41,7 @@ class Reverted:
 
 def revert(context: Context, target: int) -> Reverted:
     """Mask the votes of a step and decide anew the items it touched."""
-    known = {header.step for header in context.headers}
-    if target not in known:
-        raise InvalidParameter.of("step", f"a step of the store, 0 to {context.head}", target)
+    check_step(context, target)
     if target in masked(context.headers):
         # Asked twice, or killed after its commit: the step is there, what follows it may not be.
         publish_labels(context)
@@ -58,6 +57,7 @@ def revert(context: Context, target: int) -> Reverted:
         written = history.steps.get(target)
         if written is None:
             continue
+        _refuse_two_votes(history, live)
         rows = written.rows
         stored = history.current(live, 0.0).label[rows]
         decided = decide_all(context.prior, votes, history.votes_of(rows, live))
@@ -81,3 +81,24 @@ def revert(context: Context, target: int) -> Reverted:
     )
     publish_labels(Context(context.files))
     return done
+
+
+def check_step(context: Context, step: int) -> None:
+    """Refuse a step the store does not have."""
+    if not context.headers:
+        raise InvalidParameter.of("step", "a step of the store, which has none yet", step)
+    if step not in {header.step for header in context.headers}:
+        raise InvalidParameter.of("step", f"a step of the store, 0 to {context.head}", step)
+
+
+def _refuse_two_votes(history: ShardHistory, live: Sequence[Header]) -> None:
+    """An item has at most one vote of a model that counts."""
+    voted: dict[str, set[int]] = {}
+    for header in live:
+        voters = set(history.voters(header.step).tolist())
+        if voters & voted.setdefault(header.model or "", set()):
+            raise InvalidParameter(
+                f"With that, '{header.model}' would have two votes on the same item; "
+                f"revert step {header.step} first."
+            )
+        voted[header.model or ""] |= voters

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,12 @@ Progress = Callable[[int, int], None]
 """Called with the evaluations done and the evaluations in all."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Run:
     """The folder of a run."""
 
     context: Context
     id: str
-    _kept: dict[str, int] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -34,32 +33,31 @@ class Run:
         return f"runs/{self.id}"
 
     def batches(self, kind: str) -> list[str]:
-        """The files of one kind (``votes`` or ``errors``), in order."""
-        pattern = re.compile(rf"{re.escape(self.folder)}/{kind}-\d+\.parquet")
-        return [path for path in self.context.files.list(self.folder) if pattern.fullmatch(path)]
+        """The files of one kind (``votes`` or ``errors``)."""
+        prefix = f"{self.folder}/{kind}-"
+        return [path for path in self.context.files.list(self.folder) if path.startswith(prefix)]
 
     def keep_votes(self, rows: Rows, votes: Codes) -> None:
         """Make a batch of votes durable."""
         self._keep("votes", pa.table({"row": rows, "vote": votes}))
 
-    def keep_error(self, row: int, reason: str) -> None:
-        """Remember an item the model failed on."""
-        self._keep("errors", pa.table({"row": [row], "reason": [reason]}))
+    def keep_errors(self, reasons: dict[int, str]) -> None:
+        """Remember items the model failed on."""
+        rows = {"row": list(reasons), "reason": list(reasons.values())}
+        self._keep("errors", pa.table(rows))
 
     def _keep(self, kind: str, rows: pa.Table) -> None:
-        number = self._kept.get(kind)
-        if number is None:
-            number = len(self.batches(kind))
-        self._kept[kind] = number + 1
-        path = f"{self.folder}/{kind}-{number:08}.parquet"
+        # A name of its own: two processes may work on the same run.
+        path = f"{self.folder}/{kind}-{uuid.uuid4().hex[:16]}.parquet"
         self.context.files.write(path, to_parquet(rows))
 
     def votes(self) -> tuple[Rows, Codes]:
         """All votes so far, by row."""
         table = self._read("votes", {"row": pa.int64(), "vote": pa.int32()})
         rows, votes = (table.column(name).to_numpy() for name in ("row", "vote"))
-        order = np.argsort(rows, kind="stable")
-        return rows[order], votes[order]
+        # Two processes on one run may have asked for the same vote.
+        unique, first = np.unique(rows, return_index=True)
+        return unique, votes[first]
 
     def errors(self) -> dict[int, str]:
         """The items the model failed on, with its last words."""
@@ -72,7 +70,6 @@ class Run:
         """So that the items are tried again."""
         for path in self.batches("errors"):
             self.context.files.delete(path)
-        self._kept.pop("errors", None)
 
     def drop(self) -> None:
         """Remove the run; its step is committed, or its votes are not wanted."""
@@ -91,8 +88,24 @@ class Run:
         return pa.concat_tables(parts)
 
 
-def unfinished(context: Context) -> Iterator[str]:
-    """The ids of runs that are not yet a step."""
+def all_runs(context: Context) -> list[str]:
+    """The ids of plans and runs that are not yet a step."""
     done = {header.run for header in context.headers}
     seen = {path.split("/")[1] for path in context.files.list("runs")}
-    yield from sorted(seen - done)
+    return sorted(seen - done)
+
+
+def unfinished(context: Context) -> list[str]:
+    """The ids of runs something was spent on, not yet a step."""
+    return [
+        run
+        for run in all_runs(context)
+        if Run(context, run).batches("votes") or Run(context, run).batches("errors")
+    ]
+
+
+def tidy(context: Context) -> None:
+    """Remove what committed runs have left behind."""
+    done = {header.run for header in context.headers}
+    for run in sorted({path.split("/")[1] for path in context.files.list("runs")} & done):
+        Run(context, run).drop()

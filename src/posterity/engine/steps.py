@@ -34,10 +34,12 @@ class Header:
     seed: int = 0
     reverts: int | None = None
     items: int = 0
-    """Items in the store when the step was made."""
+    """Rows in the store when the step was planned."""
     fit: dict[str, Any] = field(default_factory=dict)
     """The belief parameters the step decided with."""
     report: dict[str, Any] = field(default_factory=dict)
+    failed: list[int] = field(default_factory=list)
+    """Rows the model failed on; they can be tried again."""
     software: str = ""
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 

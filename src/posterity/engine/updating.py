@@ -17,8 +17,8 @@ from posterity.engine.deciding import Decided, Vote, decide_last
 from posterity.engine.history import ShardHistory
 from posterity.engine.planning import Plan, Request, load_plan, make_plan, save_plan
 from posterity.engine.publishing import publish_labels
-from posterity.engine.runs import Run, unfinished
-from posterity.engine.steps import UPDATE, Header, live_updates
+from posterity.engine.runs import Run, all_runs, tidy
+from posterity.engine.steps import UPDATE, Header, live_updates, masked
 from posterity.errors import CommitConflict
 from posterity.rules import parse as parse_rule
 from posterity.tables.delta import DataFile
@@ -63,24 +63,30 @@ class Report:
         )
 
 
-def find_plan(context: Context, request: Request, *, more: bool = False) -> Plan | None:
+def find_plan(
+    context: Context, request: Request, *, more: bool = False, retry: bool = False
+) -> Plan | None:
     """The plan to carry out: an unfinished one of the same request, else a new one.
 
-    None if the request was carried out already, unless ``more`` asks to go on.
+    None if the request was carried out already. Then ``more`` goes on, ``retry`` tries the items
+    its model failed on, and items added since are new work by themselves.
     """
-    digest = request.digest(context)
-    done = [header for header in context.headers if header.request == digest]
-    for run in unfinished(context):
+    digest = request.digest
+    for run in all_runs(context):
         if run.startswith(digest):
             kept = load_plan(context, run)
-            if kept is None:
-                continue
-            if kept.head == context.head or Run(context, run).batches("votes"):
+            spent = bool(Run(context, run).batches("votes") or Run(context, run).batches("errors"))
+            if kept is not None and (spent or kept.head == context.head):
                 return kept
-            Run(context, run).drop()  # nothing was spent on it, and the store has moved on
-    if done and not more:
-        return None
-    return make_plan(context, request, repeat=len(done))
+    undone = masked(context.headers)
+    done = [step for step in context.headers if step.request == digest and step.step not in undone]
+    if not done or more:
+        return make_plan(context, request)
+    if retry and done[-1].failed:
+        return make_plan(context, request, only=done[-1].failed)
+    if done[-1].items < context.rows:
+        return make_plan(context, request, since=done[-1].items)
+    return None
 
 
 def update(
@@ -89,77 +95,97 @@ def update(
     evaluate: Evaluate,
     *,
     more: bool = False,
+    retry: bool = False,
     rebase: bool = False,
 ) -> Report:
     """Carry out a request: once, however often it is asked for."""
-    plan = find_plan(context, request, more=more)
+    plan = find_plan(context, request, more=more, retry=retry)
     if plan is None:
         publish_labels(context)
-        return _nothing(request, "Nothing to do: this was carried out already (see --more).")
+        tidy(context)
+        return nothing(request, "Nothing to do: this was carried out already (see --more).")
     return carry_out(context, plan, evaluate, rebase=rebase)
 
 
 def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool = False) -> Report:
     """Evaluate a plan, fold its votes, decide, and commit one step."""
-    for header in context.headers:
-        if header.run == plan.id:
-            # Killed after its commit: the step is there, what follows it may not be.
-            publish_labels(context)
-            Run(context, plan.id).drop()
-            return Report(**header.report)
+    made = step_of(context, plan.id)
+    if made is not None:
+        return made
     if not len(plan.rows):
-        return _nothing(plan.request, "Nothing to do: no item is eligible within the budget.")
+        return nothing(plan.request, "Nothing to do: no item is eligible within the budget.")
     if load_plan(context, plan.id) is None:
         save_plan(context, plan)
+    _refuse_moved(context, plan, rebase)
+    told = evaluate(Run(context, plan.id), plan)
+    for _ in range(TRIES):
+        # Evaluation may take days: items may have been removed, tables compacted, steps made.
+        context = Context(context.files)
+        made = step_of(context, plan.id)
+        if made is not None:
+            return made
+        _refuse_moved(context, plan, rebase)
+        try:
+            report = commit_votes(context, plan, Run(context, plan.id), note=str(told or ""))
+        except CommitConflict:
+            continue  # by a compaction, which moves no head, or by a step, which is seen above
+        if report.step is not None:
+            now = Context(context.files)
+            publish_labels(now)
+            tidy(now)
+        return report
+    raise CommitConflict("The ledger changes too often; the votes are kept, try again later.")
+
+
+def step_of(context: Context, run: str) -> Report | None:
+    """The report of a run that is a step already; what follows a step is made good."""
+    for header in context.headers:
+        if header.run == run:
+            publish_labels(context)
+            tidy(context)
+            return Report(**header.report)
+    return None
+
+
+def _refuse_moved(context: Context, plan: Plan, rebase: bool) -> None:
     if plan.head != context.head and not rebase:
         raise CommitConflict(
             f"Step {context.head} was made after this plan, which has read step {plan.head}.",
             hint="Its votes are kept; fold them at the new head with --rebase.",
         )
-    run = Run(context, plan.id)
-    told = evaluate(run, plan)
-    report = commit_votes(context, plan, run, note=str(told or ""))
-    if report.step is not None:
-        publish_labels(Context(context.files))
-        run.drop()
-    return report
 
 
 def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> Report:
     """Fold a run's votes shard by shard and make them a step with one commit."""
     rows, votes = run.votes()
-    if not len(rows):
-        return _nothing(plan.request, "Nothing to do: no vote was obtained.")
+    failed = sorted(set(run.errors()) - set(rows.tolist()))
     step, live = context.head + 1, live_updates(context.headers)
-    vote_of = {header.step: _vote(context, header) for header in live}
-    ours = Vote(context.confusions[plan.request.model], parse_rule(plan.request.rule))
+    steps = [*votes_of_steps(context, live), _vote(context, plan.request.model, plan.request.rule)]
     files: list[DataFile] = []
     totals = np.zeros(4)
     folded = 0
     for shard, start, items in context.shards:
-        part = (rows >= start) & (rows < start + items)
         history = ShardHistory.read(context.ledger, shard, start, items)
-        fresh = part & ~context.removed[rows]
-        local = rows[fresh] - start
+        part = (rows >= start) & (rows < start + items) & ~context.removed[rows]
+        local = rows[part] - start
         unseen = ~history.voted_by(live, plan.request.model)[local]
-        local, cast = local[unseen], votes[fresh][unseen]
+        local, cast = local[unseen], votes[part][unseen]
         if not len(local):
             continue
         stored = history.current(live, 0.0).label[local]
         matrix = np.vstack([history.votes_of(local, live), cast[None]])
-        decided = decide_last(
-            context.prior, [*(vote_of[header.step] for header in live), ours], matrix, stored
-        )
+        decided = decide_last(context.prior, steps, matrix, stored)
         files.append(write_rows(context, step, shard, start + local, cast, decided))
         totals += _totals(decided)
         folded += len(local)
-    errors = len(run.errors())
+    if not folded:
+        return nothing(plan.request, "Nothing to do: no vote was obtained.")
     report = Report(
         step,
         plan.id,
         plan.request.model,
         folded,
-        errors,
+        len(failed),
         first_labels=int(totals[0]),
         flips=int(totals[1]),
         expected_negative_flips=float(totals[2]),
@@ -170,10 +196,11 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         step=step,
         kind=UPDATE,
         run=plan.id,
-        request=plan.digest,
-        items=context.rows,
-        fit={"beliefs": context.description.beliefs, "confusion": context.description.confusion},
+        request=plan.request.digest,
+        items=plan.items,
+        fit=fit_of(context, [*(header.model or "" for header in live), plan.request.model]),
         report=report.to_dict(),
+        failed=failed,
         software=__version__,
         **asdict(plan.request),
     )
@@ -181,24 +208,21 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     return report
 
 
+def fit_of(context: Context, models: Sequence[str]) -> dict[str, Any]:
+    """The parameters beliefs were formed with; counts are the models' own, named by digest."""
+    return {
+        "beliefs": context.description.beliefs,
+        "confusion": context.description.confusion,
+        "prior": context.description.prior,
+        "models": {name: context.models[name].settings["digest"] for name in models},
+    }
+
+
 def commit_step(context: Context, header: Header, files: Sequence[DataFile]) -> None:
     """Header and all shards, visible together or not at all."""
-    ledger = context.layout.ledger
     label = f"step-{header.step:06}"
-    own = ledger.write(header.to_row(), label=label, partition=HEADER_SHARD)
-    snapshot = context.ledger
-    for _ in range(TRIES):
-        try:
-            return snapshot.commit([own, *files], fence=(HEAD, header.step))
-        except CommitConflict:
-            # Compaction changes the table too, but only another step moves the head.
-            snapshot = ledger.head()
-            if (snapshot.fence(HEAD) if snapshot.fence(HEAD) is not None else -1) != context.head:
-                break
-    raise CommitConflict(
-        f"Somebody else made step {header.step} in the meantime.",
-        hint="What was evaluated is kept; run the same again, with --rebase.",
-    )
+    own = context.layout.ledger.write(header.to_row(), label=label, partition=HEADER_SHARD)
+    context.ledger.commit([own, *files], fence=(HEAD, header.step))
 
 
 def write_rows(
@@ -226,13 +250,13 @@ def write_rows(
     return context.layout.ledger.write(table, label=f"step-{step:06}", partition=shard)
 
 
-def _vote(context: Context, header: Header) -> Vote:
-    return Vote(context.confusions[header.model or ""], parse_rule(header.rule or ""))
+def _vote(context: Context, model: str, rule: str) -> Vote:
+    return Vote(context.confusions[model], parse_rule(rule))
 
 
 def votes_of_steps(context: Context, headers: Sequence[Header]) -> list[Vote]:
     """How each of these updates folds and decides."""
-    return [_vote(context, header) for header in headers]
+    return [_vote(context, header.model or "", header.rule or "") for header in headers]
 
 
 def _totals(decided: Decided) -> Any:
@@ -242,5 +266,6 @@ def _totals(decided: Decided) -> Any:
     return np.array([first, flipped.sum(), expected.negative, expected.positive])
 
 
-def _nothing(request: Request, note: str) -> Report:
+def nothing(request: Request, note: str) -> Report:
+    """The report of a call that found its work done."""
     return Report(None, "", request.model, 0, 0, 0, 0, 0.0, 0.0, note)

@@ -16,11 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from posterity.errors import CommitConflict, StoreError
+from posterity.errors import CommitConflict, InvalidData, StoreError
 from posterity.tables.failpoints import reach
 from posterity.tables.files import Files
 
@@ -53,13 +53,17 @@ class Table:
         return f"{self.files.root}/{self.name}"
 
     def create(self) -> None:
-        """Make the empty table."""
-        DeltaTable.create(
-            self.uri,
-            schema=self.schema,
-            partition_by=[self.partition] if self.partition else None,
-            storage_options=self.files.options,
-        )
+        """Make the empty table; no error if somebody else just did."""
+        try:
+            DeltaTable.create(
+                self.uri,
+                schema=self.schema,
+                partition_by=[self.partition] if self.partition else None,
+                storage_options=self.files.options,
+                mode="ignore",
+            )
+        except (DeltaError, OSError) as error:
+            raise StoreError(f"'{self.uri}' cannot be made: {error}.") from None
         self._sync(0)
 
     def head(self) -> Snapshot:
@@ -99,6 +103,11 @@ class Snapshot:
         self.table = table
         self._handle = handle
         self._files: list[DataFile] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema the table itself says it has."""
+        return pa.schema(self._handle.schema().to_arrow())
 
     @property
     def version(self) -> int:
@@ -221,9 +230,12 @@ class Snapshot:
         except (DeltaError, OSError) as error:
             raise StoreError(f"The table '{self.table.name}' cannot be changed: {error}.") from None
         reach("commit.made")
+        read = self.version
         self._handle.update_incremental()
         self._files = None
-        self.table._sync(self.version)
+        # Ours is one of these; others may have committed after it.
+        for version in range(read + 1, self.version + 1):
+            self.table._sync(version)
         reach("commit.synced")
 
     def vacuum(self, hours: float, *, dry_run: bool = False) -> int:
@@ -239,6 +251,22 @@ class Snapshot:
             size = self.table.files.size(f"{self.table.name}/{file.path}")
             if size != file.size:
                 raise StoreError(f"'{file.path}' has {size} bytes where {file.size} were written.")
+
+
+def delta_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema as Delta keeps it: signed integers, microseconds, plain strings."""
+    widened = []
+    for field in schema:
+        wider = {"uint8": pa.int16(), "uint16": pa.int32(), "uint32": pa.int64()}
+        wider |= {"uint64": pa.int64(), "halffloat": pa.float32(), "null": pa.string()}
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        widened.append(pa.field(field.name, wider.get(str(kind), kind)))
+    try:
+        return pa.schema(Schema.from_arrow(pa.schema(widened)).to_arrow())
+    except Exception as error:  # whatever Delta says, it is about a type it cannot keep
+        raise InvalidData(
+            f"These columns cannot be stored: {str(error).splitlines()[0]}."
+        ) from None
 
 
 def to_parquet(rows: pa.Table) -> pa.Buffer:

@@ -34,7 +34,13 @@ MODELS = pa.schema(
     ]
 )
 LABELLED = pa.schema(
-    [("model", pa.string()), ("key", pa.string()), ("truth", pa.int32()), ("vote", pa.int32())]
+    [
+        ("model", pa.string()),
+        ("digest", pa.string()),
+        ("key", pa.string()),
+        ("truth", pa.int32()),
+        ("vote", pa.int32()),
+    ]
 )
 LEDGER = pa.schema(
     [

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
@@ -20,20 +21,28 @@ SUFFIXES = {
 }
 
 
-def read_rows(source: Any, name: str = "data") -> pa.Table:
-    """Whatever table was given as an Arrow table."""
+def read_rows(source: Any, name: str = "data", *, ids: str | None = None) -> pa.Table:
+    """Whatever table was given as an Arrow table; a column of ids in CSV stays as it is written."""
     if isinstance(source, pa.Table):
-        return source
+        return _checked(source, name)
     if isinstance(source, (str, Path)):
-        return _read_file(Path(source))
+        return _checked(_read_file(Path(source), ids), name)
     if isinstance(source, dict):
-        return _built(lambda: pa.table(source), name)
+        return _checked(_built(lambda: pa.table(source), name), name)
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
-        return _built(lambda: pa.table(source), name)
+        return _checked(_built(lambda: pa.table(source), name), name)
     raise InvalidData(
         f"'{name}' must be an Arrow table, a pandas or Polars frame, a dict of columns or a file "
         f"({', '.join(SUFFIXES)}); got {type(source).__name__}."
     )
+
+
+def _checked(rows: pa.Table, name: str) -> pa.Table:
+    lowered = [column.lower() for column in rows.column_names]
+    twice = [column for column in rows.column_names if lowered.count(column.lower()) > 1]
+    if twice:
+        raise InvalidData(f"'{name}' has the column '{twice[0]}' twice (case does not count).")
+    return rows
 
 
 def column(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:
@@ -62,7 +71,7 @@ def ids_of(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:
     return ids
 
 
-def _read_file(path: Path) -> pa.Table:
+def _read_file(path: Path, ids: str | None) -> pa.Table:
     reader = SUFFIXES.get(path.suffix.lower())
     if reader is None:
         raise InvalidData(f"'{path}' must end in one of {', '.join(SUFFIXES)}.")
@@ -70,12 +79,28 @@ def _read_file(path: Path) -> pa.Table:
         raise InvalidData(f"There is no file '{path}'.")
     if path.stat().st_size == 0:
         raise InvalidData(f"'{path}' is empty.")
-    rows: pa.Table = _built(lambda: reader(path), str(path))
+    options: dict[str, Any] = {}
+    if reader is pa_csv.read_csv and ids is not None:
+        # 001 is a name, not the number one.
+        options["convert_options"] = pa_csv.ConvertOptions(column_types={ids: pa.string()})
+    rows: pa.Table = _built(lambda: reader(path, **options), str(path))
+    if options and ids is not None and ids in rows.column_names:
+        rows = _with_numbers(rows, ids)
     # The CSV reader calls a column binary when its text is not UTF-8.
     foreign = [field.name for field in rows.schema if pa.types.is_binary(field.type)]
     if foreign and reader is pa_csv.read_csv:
         raise InvalidData(f"'{path}' is not UTF-8 text; see its column '{foreign[0]}'.")
     return rows
+
+
+def _with_numbers(rows: pa.Table, ids: str) -> pa.Table:
+    """Ids that are all whole numbers, written as such, become numbers."""
+    texts = rows.column(ids)
+    plain = pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]{0,17})$")
+    if not len(texts) or not pc.all(plain).as_py():
+        return rows
+    at = rows.column_names.index(ids)
+    return rows.set_column(at, ids, texts.cast(pa.int64()))
 
 
 def _built(make: Any, name: str) -> Any:
