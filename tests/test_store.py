@@ -17,11 +17,18 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from posterity import Model, Store
+from posterity import Model, Store, rules
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter, StoreError, UnknownName
 from tests.stores import NAMES, World, contents, small_store
 
 Place = tuple[str, dict[str, str] | None]
+
+
+class Whim:
+    """A rule that only exists in this process."""
+
+    def decide(self, evidence: rules.Evidence) -> Any:
+        return evidence.vote
 
 
 @pytest.fixture(scope="session")
@@ -501,6 +508,7 @@ def test_rehearsal_is_honest(store: Store, world: World) -> None:
     [
         ({"rule": "oracle"}, "for replay only"),
         ({"rule": "nonsense"}, "no rule"),
+        ({"rule": Whim()}, "no rule"),
         ({"selector": "nonsense"}, "no selector"),
         ({"budget": "110%"}, "'budget'"),
     ],

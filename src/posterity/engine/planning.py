@@ -64,8 +64,15 @@ class Request:
         if isinstance(parsed, Oracle):
             raise InvalidParameter("The rule 'oracle' knows the truth; it is for replay only.")
         spending = None if budget is None else str(Budget.of(budget))
-        chosen = str(parse_selector(selector))
-        return cls(model, spending, chosen, str(parsed), where, read_seed(seed, "seed"))
+        picked = parse_selector(selector)
+        # Kept by name, because every step is decided again from what the store says of it.
+        for what, member, read in (
+            ("rule", parsed, parse_rule),
+            ("selector", picked, parse_selector),
+        ):
+            if read(str(member)) != member:
+                raise InvalidParameter.of(what, "one a store can keep by its name", member)
+        return cls(model, spending, str(picked), str(parsed), where, read_seed(seed, "seed"))
 
     @property
     def digest(self) -> str:
