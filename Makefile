@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 # Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
-.PHONY: help demo test lint bench paper clean
+.PHONY: help demo test lint bench bench-store torture paper clean
 
 help:
 	@echo "make demo    see the method work on real classifiers"
 	@echo "make test    run the tests"
 	@echo "make lint    check style, types and layers"
 	@echo "make bench   measure speed and memory, write docs/performance.md"
+	@echo "make bench-store  a whole update of ten million items, write docs/store-performance.md"
+	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files"
 	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
 
 # The stamp is newer than what it was made from, or everything is installed again.
@@ -19,7 +21,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Posterity needs Python 3.11 or newer; set PYTHON=…"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,plots,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,plots,remote,dev]'
 	@touch $@
 
 demo: $(VENV)/.installed
@@ -36,6 +38,13 @@ lint: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.speed --recordings "$(POSTERITY_RECORDINGS)"
+
+bench-store: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.store
+
+# Longer than the tests may take: 500 kills at random moments, 2,000 hostile files.
+torture: $(VENV)/.installed
+	POSTERITY_KILLS=500 POSTERITY_FUZZ=2000 $(BIN)/python -m pytest tests/test_durability.py tests/test_fuzz.py
 
 paper: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.paper --recordings "$(POSTERITY_RECORDINGS)"

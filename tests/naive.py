@@ -108,7 +108,8 @@ def entropy(probabilities: Sequence[float]) -> float:
 
 
 def most_believed(joint: Sequence[float], votes: Sequence[int], stored: int = NONE) -> int:
-    tied = [k for k in range(len(joint)) if joint[k] == max(joint)]
+    highest = max(joint)
+    tied = [k for k in range(len(joint)) if joint[k] == highest]
     if stored in tied:
         return stored
     for vote in reversed(votes):

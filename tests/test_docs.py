@@ -29,7 +29,8 @@ def with_blocks(language: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("page", with_blocks("python"), ids=lambda page: page.name)
-def test_python_blocks_run(page: Path) -> None:
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     source = "\n".join(blocks(page, "python"))
     parsed = doctest.DocTestParser().get_doctest(source, {}, page.name, str(page), 0)
     assert parsed.examples

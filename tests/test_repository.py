@@ -16,7 +16,16 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 def test_the_public_names() -> None:
     assert sorted(posterity.__all__) == sorted(
         [
-            *("Beliefs", "Budget", "ClassMap", "Classes", "Confusion", "CostRatio"),
+            *(
+                "Beliefs",
+                "Budget",
+                "ClassMap",
+                "Classes",
+                "Confusion",
+                "CostRatio",
+                "Model",
+                "Store",
+            ),
             *("PosterityError", "Recording", "SoftVotes", "__version__"),
             *("beliefs", "confusion", "metrics", "priors", "replay", "rules", "selectors", "votes"),
         ]
@@ -44,7 +53,11 @@ def test_modules_stay_small() -> None:
 
 
 def test_heavy_dependencies_are_imported_in_one_module_only() -> None:
-    for package, home in {"sklearn": "demo.py"}.items():
+    for package, home in {
+        "sklearn": "demo.py",
+        "deltalake": "delta.py",
+        "obstore": "files.py",
+    }.items():
         users = [
             path.name for path in SOURCES if f"from {package}" in path.read_text(encoding="utf-8")
         ]

@@ -4,16 +4,17 @@ Families are namespaces (``rules.CostRatio``, ``selectors.Entropy``); the nouns 
 """
 
 from posterity import beliefs, confusion, metrics, priors, replay, rules, selectors, votes
+from posterity._version import __version__
 from posterity.beliefs import Beliefs
 from posterity.budget import Budget
 from posterity.classes import Classes, ClassMap
 from posterity.confusion import Confusion
 from posterity.errors import PosterityError
+from posterity.models import Model
 from posterity.replay import Recording
 from posterity.rules import CostRatio
+from posterity.store import Store
 from posterity.votes import SoftVotes
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Beliefs",
@@ -22,9 +23,11 @@ __all__ = [
     "Classes",
     "Confusion",
     "CostRatio",
+    "Model",
     "PosterityError",
     "Recording",
     "SoftVotes",
+    "Store",
     "__version__",
     "beliefs",
     "confusion",

@@ -5,6 +5,8 @@
     │   └── UnknownName           a rule, selector, model, … that does not exist
     ├── InvalidData               arrays or files that cannot be used (also a ValueError)
     │   └── InvalidRecording      a recording that cannot be read or is inconsistent
+    ├── StoreError                a store that cannot be read, written or understood
+    │   └── CommitConflict        somebody else committed first; nothing was lost
     └── MissingExtra              an optional dependency that is not installed (also an ImportError)
 
 ``kind`` is the name used in JSON; ``exit_code`` is what the command line ends with:
@@ -84,6 +86,18 @@ class InvalidRecording(InvalidData):
     """A recording that cannot be read or contradicts itself."""
 
     kind = "invalid-recording"
+
+
+class StoreError(PosterityError):
+    """A store that cannot be read, written or understood."""
+
+    kind = "store"
+
+
+class CommitConflict(StoreError):
+    """Somebody else committed first; nothing that was evaluated is lost."""
+
+    kind = "conflict"
 
 
 class MissingExtra(PosterityError, ImportError):

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import click
 
 import posterity
+from posterity.cli import changing, inspecting
 from posterity.cli.demo import demo_command
 from posterity.cli.replay import replay_command
 from posterity.errors import PosterityError
@@ -33,8 +34,15 @@ def cli() -> None:
     """
 
 
-cli.add_command(demo_command)
-cli.add_command(replay_command)
+for command in (
+    *(changing.init_command, changing.add_command, changing.remove_command, changing.model_command),
+    *(changing.plan_command, changing.update_command, changing.revert_command),
+    *(changing.settle_command, changing.compact_command, changing.vacuum_command),
+    *(inspecting.status_command, inspecting.log_command, inspecting.flips_command),
+    *(inspecting.labels_command, inspecting.history_command, inspecting.check_command),
+    *(demo_command, replay_command),
+):
+    cli.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

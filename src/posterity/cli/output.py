@@ -9,9 +9,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
 
 from posterity.replay.experiment import Progress as Report
 from posterity.replay.table import SHED_FIRST, table
@@ -35,6 +46,27 @@ def show(renderable: RenderableType) -> None:
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
+store_argument = click.argument("store")
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def plain_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Rows as a table; numbers to the right, nothing as a dash."""
+    shown = Table(box=SIMPLE_HEAD, header_style="bold")
+    for key in rows[0]:
+        numeric = all(isinstance(row[key], (int, float, type(None))) for row in rows)
+        shown.add_column(key, justify="right" if numeric else "left")
+    for row in rows:
+        shown.add_row(*(Text(_cell(value)) for value in row.values()))
+    return shown
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "–" if value is None else str(value)
+
+
 def print_json(value: Any) -> None:
     """One JSON document; NaN is refused because JSON has none."""
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1))
@@ -54,8 +86,15 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     show(fitted)
 
 
+class _Speed(ProgressColumn):
+    """How many a second, once that is known."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
+
+
 @contextmanager
-def progress_bar(what: str) -> Iterator[Report | None]:
+def progress_bar(what: str, unit: str = "steps") -> Iterator[Report | None]:
     """A bar on a terminal, nothing when the output is piped."""
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         yield None
@@ -64,8 +103,9 @@ def progress_bar(what: str) -> Iterator[Report | None]:
         TextColumn(what),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("steps"),
+        TextColumn(unit),
         TimeRemainingColumn(),
+        _Speed(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)

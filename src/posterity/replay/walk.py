@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from posterity import engine
+from posterity import shards
 from posterity._arrays import Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
@@ -24,9 +24,9 @@ class Step:
     model: str
     rows: Rows
     """The items it evaluated."""
-    decisions: list[engine.Decision]
+    decisions: list[shards.Decision]
     """One per rule."""
-    shard: engine.Shard
+    shard: shards.Shard
     """All items after the step: beliefs, and labels under each rule."""
 
 
@@ -46,9 +46,9 @@ def walk(
     The first model labels everything it has a vote for, outside the budget. The truth is passed
     on for the oracle rule only.
     """
-    shard = engine.Shard(prior, len(target), rules)
+    shard = shards.Shard(prior, len(target), rules)
     for number, model in enumerate(target.models):
-        rows = engine.choose(
+        rows = shards.choose(
             shard,
             selector=selector,
             budget=FULL if number == 0 else budget,
@@ -57,7 +57,7 @@ def walk(
             seed=seed,
         )
         votes = target.soft_votes(number)[rows] if soft else target.votes[number, rows]
-        decisions = engine.update(shard, rows, votes, confusions[number], truth=target.truth[rows])
+        decisions = shards.update(shard, rows, votes, confusions[number], truth=target.truth[rows])
         yield Step(number, model, rows, decisions, shard)
 
 

@@ -1,0 +1,282 @@
+"""Commands that change a store: init, add, remove, model, plan, update, revert, compact, …"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from posterity.cli.inspecting import read_id, write_table
+from posterity.cli.output import as_json_option, print_json, progress_bar, store_argument
+from posterity.engine.compacting import RETENTION_HOURS
+from posterity.engine.evaluating import BATCH, MAX_ERRORS
+from posterity.engine.planning import DEFAULT_RULE, DEFAULT_SELECTOR
+from posterity.errors import InvalidData, InvalidParameter
+from posterity.models import Model
+from posterity.store import Store
+
+
+@click.command("init", short_help="Make an empty store.")
+@store_argument
+@click.option("--classes", required=True, metavar="FILE", help="Class names, one a line; or A,B,C.")
+@click.option("--type", "kind", default="str", show_default=True, help="Of names: str, int, bool.")
+@click.option("--confusion", default="full", show_default=True, help="diagonal or full.")
+@click.option("--shard-rows", type=int, help="Rows a shard. [default: about 4 million]")
+@as_json_option
+def init_command(
+    store: str, classes: str, kind: str, confusion: str, shard_rows: int | None, as_json: bool
+) -> None:
+    """Make an empty store in a folder (or at an object-store URI) for the given classes."""
+    names = _typed(_class_names(classes), kind)
+    options: dict[str, Any] = {} if shard_rows is None else {"shard_rows": shard_rows}
+    made = Store.create(store, classes=names, confusion=confusion, **options)
+    if as_json:
+        print_json(made.status())
+    else:
+        click.echo(f"{store}: a store for {len(names)} classes")
+
+
+def _class_names(given: str) -> list[str]:
+    path = Path(given)
+    if path.is_file():
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise InvalidData(f"'{path}' is not UTF-8 text: {error}.") from None
+        return [line.strip() for line in lines if line.strip()]
+    if "," not in given:
+        raise InvalidParameter.of("classes", "a file of names, or names separated by commas", given)
+    return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def _typed(names: list[str], kind: str) -> list[Any]:
+    if kind == "str":
+        return names
+    try:
+        if kind == "int":
+            return [int(name) for name in names]
+        if kind == "bool":
+            return [{"false": False, "true": True}[name.lower()] for name in names]
+    except (ValueError, KeyError) as error:
+        raise InvalidParameter.of("classes", f"names of type {kind}", str(error)) from None
+    raise InvalidParameter.of("type", "str, int or bool", kind)
+
+
+@click.command("add", short_help="Add items.")
+@store_argument
+@click.argument("file")
+@click.option("--id", "id_column", default="id", show_default=True, help="The column of ids.")
+@as_json_option
+def add_command(store: str, file: str, id_column: str, as_json: bool) -> None:
+    """Add the items in FILE (.parquet, .csv, .jsonl); other columns become their payload.
+
+    Ids are strings or integers. An id that occurs twice, or is in the store already, refuses the
+    whole file.
+    """
+    count = Store(store).add(file, id=id_column)
+    if as_json:
+        print_json({"added": count})
+    else:
+        click.echo(f"{count:,} items added")
+
+
+@click.command("remove", short_help="Remove items.")
+@store_argument
+@click.argument("items", nargs=-1, required=True)
+@as_json_option
+def remove_command(store: str, items: tuple[str, ...], as_json: bool) -> None:
+    """Remove items by id: gone at once, purged from every table at the next `compact`."""
+    held = Store(store)
+    ids: list[Any] = list(items)
+    if held.id_type is int:
+        ids = [read_id(item, int) for item in items]
+    count = held.remove(ids)
+    if as_json:
+        print_json({"removed": count})
+    else:
+        click.echo(f"{count:,} items removed; `posterity compact {store}` purges them")
+
+
+@click.command("model", short_help="Register a model.")
+@store_argument
+@click.argument("name")
+@click.option("--labelled", required=True, metavar="FILE", help="Truth and vote on labelled items.")
+@click.option("--truth", default="truth", show_default=True, help="Its column of true classes.")
+@click.option("--vote", default="vote", show_default=True, help="Its column of this model's votes.")
+@click.option("--key", default="id", show_default=True, help="Its column that names the item.")
+@click.option("--predict", metavar="MODULE:NAME", help="A callable that votes on items.")
+@click.option("--cost", type=float, help="The price of one evaluation.")
+@as_json_option
+def model_command(
+    store: str,
+    name: str,
+    labelled: str,
+    truth: str,
+    vote: str,
+    key: str,
+    predict: str | None,
+    cost: float | None,
+    as_json: bool,
+) -> None:
+    """Register the model NAME by its votes on labelled data.
+
+    \b
+      posterity model photos vit-l --labelled val.parquet --truth y --vote vit_l
+    """
+    model = Model(
+        name, labelled=labelled, predict=predict, cost=cost, truth=truth, vote=vote, key=key
+    )
+    held = Store(store)
+    held.register(model)
+    if as_json:
+        print_json(held.status())
+    else:
+        click.echo(f"{name} is registered")
+
+
+def _step_options(command: Any) -> Any:
+    """What plan and update have in common."""
+    for option in (
+        click.option("--seed", default=0, show_default=True, help="For random selection."),
+        click.option("--where", metavar="SQL", help="Only items whose payload satisfies this."),
+        click.option(
+            "--rule", default=DEFAULT_RULE, show_default=True, help="See `replay --help`."
+        ),
+        click.option("--selector", default=DEFAULT_SELECTOR, show_default=True, help="entropy, …"),
+        click.option("--budget", help="10%, 0.1 or 500. [default: everything at first, then 10%]"),
+        click.option(
+            "--more", is_flag=True, help="Go on with a model where its last step stopped."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("plan", short_help="Which items a model should look at.")
+@store_argument
+@click.argument("model")
+@_step_options
+@click.option("--out", metavar="FILE", help="Write the planned items with their payload.")
+@as_json_option
+def plan_command(store: str, model: str, out: str | None, as_json: bool, **step: Any) -> None:
+    """Choose items for MODEL within the budget; nothing is spent.
+
+    The plan is kept under its id; `update --plan ID` carries out exactly this plan.
+    """
+    held = Store(store)
+    plan = held.plan(model, **step)
+    if out is not None:
+        write_table(held.planned_items(plan), Path(out))
+    if as_json:
+        print_json(plan.to_dict())
+    else:
+        click.echo(str(plan) + (f"\nitems in {out}" if out else ""))
+
+
+@click.command("update", short_help="Spend a plan and commit a step.")
+@store_argument
+@click.argument("model")
+@_step_options
+@click.option("--votes", metavar="FILE", help="Votes made elsewhere, instead of asking the model.")
+@click.option("--id", "id_column", default="id", show_default=True, help="Its column of ids.")
+@click.option("--vote", default="vote", show_default=True, help="Its column of votes.")
+@click.option("--strict", is_flag=True, help="Refuse a file that lacks planned items.")
+@click.option("--keep-unplanned", is_flag=True, help="Fold a file's votes on other items too.")
+@click.option("--plan", metavar="ID", help="Carry out exactly this plan.")
+@click.option("--resume", "run", metavar="RUN", help="Go on with this unfinished run.")
+@click.option("--rebase", is_flag=True, help="Fold votes planned at an older step.")
+@click.option("--predict", metavar="MODULE:NAME", help="Ask this callable for votes.")
+@click.option("--batch", default=BATCH, show_default=True, help="Items a call of the model.")
+@click.option("--max-errors", default=MAX_ERRORS, show_default=True, help="Stop after more.")
+@click.option("--retry-errors", is_flag=True, help="Try items again the model failed on.")
+@as_json_option
+def update_command(
+    store: str,
+    model: str,
+    id_column: str,
+    predict: str | None,
+    plan: str | None,
+    run: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Let MODEL vote on the most uncertain items within the budget, and decide their labels.
+
+    Killed at any moment, the same command goes on where it was: no finished batch is evaluated
+    again. Given twice, it does the work once.
+    """
+    asked: Model | str = model if predict is None else Model(model, predict=predict)
+    with progress_bar("Evaluating", "items") as progress:
+        report = Store(store).update(
+            asked, id=id_column, plan=plan or run, progress=progress, **options
+        )
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        click.echo(str(report))
+
+
+@click.command("revert", short_help="Undo a step.")
+@store_argument
+@click.argument("step", type=int)
+@as_json_option
+def revert_command(store: str, step: int, as_json: bool) -> None:
+    """Undo STEP by a new step: its votes no longer count, and the labels they touched are decided
+    anew. Nothing is deleted, and a revert can be reverted.
+    """
+    done = Store(store).revert(step)
+    if as_json:
+        print_json(done.to_dict())
+    else:
+        click.echo(str(done))
+
+
+@click.command("settle", short_help="Make outstanding proposed flips.")
+@store_argument
+@as_json_option
+def settle_command(store: str, as_json: bool) -> None:
+    """Make flips that a rule proposed and kept pending. No rule proposes any yet."""
+    count = Store(store).settle()
+    if as_json:
+        print_json({"settled": count})
+    else:
+        click.echo(f"{count} flips were pending")
+
+
+@click.command("compact", short_help="Fewer files; purge removed items.")
+@store_argument
+@as_json_option
+def compact_command(store: str, as_json: bool) -> None:
+    """Rewrite the tables as one file a shard, and purge removed items from every table.
+
+    The old files stay on disk until `vacuum`.
+    """
+    done = Store(store).compact()
+    if as_json:
+        print_json(done.to_dict())
+    else:
+        click.echo(str(done))
+
+
+@click.command("vacuum", short_help="Delete files nothing refers to.")
+@store_argument
+@click.option(
+    "--hours",
+    type=float,
+    default=float(RETENTION_HOURS),
+    show_default=True,
+    help="Older than this.",
+)
+@click.option("--dry-run", is_flag=True, help="Count them, delete nothing.")
+@as_json_option
+def vacuum_command(store: str, hours: float, dry_run: bool, as_json: bool) -> None:
+    """Delete data files that no table refers to any more.
+
+    The retention must be longer than any running job: a file is written before it is committed.
+    """
+    count = Store(store).vacuum(hours=hours, dry_run=dry_run)
+    if as_json:
+        print_json({"files": count, "deleted": not dry_run})
+    else:
+        click.echo(f"{count} files {'would be' if dry_run else 'were'} deleted")

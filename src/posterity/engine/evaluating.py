@@ -1,0 +1,198 @@
+"""Evaluate: obtain the votes of a plan's items, from a model or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from posterity._arrays import Codes, Rows
+from posterity.engine.context import Context
+from posterity.engine.items import rows_or_none
+from posterity.engine.planning import Plan
+from posterity.engine.runs import Progress, Run
+from posterity.errors import InvalidData, InvalidParameter, PosterityError, StoreError
+from posterity.models import Predict, encode_column, read_votes
+from posterity.tables.sources import column, ids_of, read_rows
+from posterity.votes import MISSING
+
+BATCH = 1024
+MAX_ERRORS = 100
+
+
+@dataclass(frozen=True)
+class FromFile:
+    """What a file of votes had for a plan."""
+
+    folded: int
+    unplanned: int
+    """Rows for items the plan does not name; left out."""
+    unmatched: int
+    """Rows for ids the store does not know."""
+    strangers: list[Any]
+    """The first of those ids."""
+    without: int
+    """Planned items the file has no row for; they stay unevaluated."""
+
+    def __str__(self) -> str:
+        told = []
+        if self.unplanned:
+            told.append(f"{self.unplanned:,} votes on items not planned were left out")
+        if self.unmatched:
+            told.append(
+                f"{self.unmatched:,} ids are not in the store, such as {self.strangers[0]!r}"
+            )
+        if self.without:
+            told.append(f"{self.without:,} planned items had no vote")
+        return "; ".join(told)
+
+
+def ask_model(
+    run: Run,
+    plan: Plan,
+    predict: Predict,
+    *,
+    batch: int = BATCH,
+    max_errors: int = MAX_ERRORS,
+    progress: Progress | None = None,
+) -> None:
+    """Let the model vote on what is left of the plan; each batch is durable before the next."""
+    if batch < 1 or max_errors < 0:
+        raise InvalidParameter("'batch' must be at least 1 and 'max_errors' at least 0.")
+    context = run.context
+    have, _ = run.votes()
+    failed = run.errors()
+    _refuse_errors(failed, max_errors)
+    left = np.setdiff1d(plan.rows, [*have.tolist(), *failed])
+    left = left[~context.removed[left]]
+    done = len(plan.rows) - len(left)
+    for rows, items in _payload(context, left, batch):
+        voted, votes, reasons = _vote(context, predict, rows, items, max_errors - len(failed))
+        if len(voted):
+            run.keep_votes(voted, votes)
+        if reasons:
+            run.keep_errors(reasons)
+        failed |= reasons
+        _refuse_errors(failed, max_errors)
+        done += len(rows)
+        if progress:
+            progress(done, len(plan.rows))
+
+
+def _refuse_errors(failed: dict[int, str], most: int) -> None:
+    if len(failed) > most:
+        raise StoreError(
+            f"The model failed on {len(failed)} items, more than {most}; the last said: "
+            f"{list(failed.values())[-1].rstrip('.')}.",
+            hint="All votes are kept. Mend the model and run the same with --retry-errors.",
+        )
+
+
+def _vote(
+    context: Context, predict: Predict, rows: Rows, items: pa.Table, most: int
+) -> tuple[Rows, Codes, dict[int, str]]:
+    """Votes of a batch; if the model fails on it, of each item alone, so that one costs one."""
+    try:
+        return rows, read_votes(predict(items), context.classes, len(rows)), {}
+    except Exception as error:
+        if len(rows) == 1:
+            told = error.message if isinstance(error, PosterityError) else repr(error)
+            return rows[:0], np.zeros(0, dtype=np.int32), {int(rows[0]): told}
+    voted, votes, reasons = [rows[:0]], [np.zeros(0, dtype=np.int32)], dict[int, str]()
+    for at in range(len(rows)):
+        one, vote, reason = _vote(context, predict, rows[at : at + 1], items.slice(at, 1), most)
+        voted.append(one)
+        votes.append(vote)
+        reasons |= reason
+        if len(reasons) > most:
+            break  # the rest of the batch is not worth asking for
+    return np.concatenate(voted), np.concatenate(votes), reasons
+
+
+def _payload(context: Context, rows: Rows, batch: int) -> Iterator[tuple[Rows, pa.Table]]:
+    """Items of the given rows in batches, reading one file of items at a time."""
+    if context.items is None or not len(rows):
+        return
+    names = [name for name in context.items.table.schema.names if name != "shard"]
+    waiting: list[pa.Table] = []
+    held = 0
+    for _, part in context.items.each(names):
+        numbers = part.column("row").to_numpy()
+        chosen = part.take(pa.array(np.flatnonzero(np.isin(numbers, rows, assume_unique=True))))
+        if chosen.num_rows:
+            waiting.append(chosen)
+            held += chosen.num_rows
+        while held >= batch:
+            joined = pa.concat_tables(waiting)
+            yield _batch(joined.slice(0, batch))
+            waiting, held = [joined.slice(batch)], held - batch
+    if held:
+        yield _batch(pa.concat_tables(waiting))
+
+
+def _batch(items: pa.Table) -> tuple[Rows, pa.Table]:
+    return items.column("row").to_numpy(), items.drop_columns(["row"])
+
+
+def planned_items(context: Context, plan: Plan) -> pa.Table:
+    """A plan's items with their payload, by row."""
+    rows = plan.rows[~context.removed[plan.rows]]
+    parts = [items for _, items in _payload(context, rows, BATCH)]
+    return pa.concat_tables(parts) if parts else pa.table({})
+
+
+def take_votes(
+    run: Run,
+    plan: Plan,
+    source: Any,
+    *,
+    id_column: str,
+    vote_column: str,
+    strict: bool = False,
+    keep_unplanned: bool = False,
+) -> FromFile:
+    """Votes made elsewhere: rows of the plan's items are folded, others counted and left out."""
+    context = run.context
+    rows = read_rows(source, "votes", ids=id_column)
+    ids = ids_of(rows, id_column, "file of votes")
+    cast = column(rows, vote_column, "file of votes")
+    repeated = len(ids) - pc.count_distinct(ids).as_py()
+    if repeated:
+        raise InvalidData(f"The file of votes has {repeated} ids more than once.")
+    numbers = rows_or_none(context, ids)
+    known = numbers.is_valid()
+    planned = pc.is_in(numbers, value_set=pa.array(plan.rows))
+    strangers = ids.filter(numbers.is_null())
+    if len(strangers) == len(ids):
+        shown = ", ".join(repr(value) for value in strangers[:5].to_pylist())
+        raise InvalidData(
+            f"None of the {len(ids)} ids in the file of votes is in the store: {shown}."
+        )
+    keep = known if keep_unplanned else pc.and_(known, planned)
+    kept_rows = numbers.filter(keep).to_numpy()
+    votes = encode_column(cast.filter(keep), context.classes, "file of votes")
+    if (votes == MISSING).any():
+        raise InvalidData(
+            f"The file of votes has {int((votes == MISSING).sum())} rows without one."
+        )
+    counted = FromFile(
+        folded=len(kept_rows),
+        unplanned=0
+        if keep_unplanned
+        else int(pc.sum(pc.and_(known, pc.invert(planned))).as_py() or 0),
+        unmatched=numbers.null_count,
+        strangers=strangers[:5].to_pylist(),
+        without=len(np.setdiff1d(plan.rows, kept_rows, assume_unique=True)),
+    )
+    if strict and counted.without:
+        raise InvalidData(f"{counted.without} planned items have no row in the file of votes.")
+    have, _ = run.votes()
+    new = ~np.isin(kept_rows, have, assume_unique=True)
+    if new.any():
+        order = np.argsort(kept_rows[new], kind="stable")
+        run.keep_votes(kept_rows[new][order], votes[new][order])
+    return counted

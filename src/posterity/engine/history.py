@@ -1,0 +1,114 @@
+"""The ledger of one shard as arrays: who voted what on which item, and where its label stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posterity._arrays import Codes, Floats, Mask, Rows
+from posterity.engine.steps import Header
+from posterity.tables.delta import Snapshot
+from posterity.votes import MISSING
+
+COLUMNS = ["row", "step", "vote", "label", "belief", "entropy"]
+
+
+@dataclass(frozen=True, eq=False)
+class StepRows:
+    """What one step wrote about the items of a shard, by row."""
+
+    rows: Rows
+    """Positions within the shard, ascending."""
+    vote: Codes
+    label: Codes
+    belief: Floats
+    entropy: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Current:
+    """Where the items of a shard stand."""
+
+    label: Codes
+    belief: NDArray[np.float32]
+    entropy: Floats
+    voted: Mask
+    changed: Codes
+    """The step of the last change of the label; −1 if there is none."""
+
+
+class ShardHistory:
+    """All steps of one shard."""
+
+    def __init__(self, start: int, items: int, steps: dict[int, StepRows]) -> None:
+        self.start = start
+        self.items = items
+        self.steps = steps
+
+    @classmethod
+    def read(cls, ledger: Snapshot, shard: int, start: int, items: int) -> ShardHistory:
+        """From the ledger's files."""
+        table = ledger.read(COLUMNS, shard)
+        step = table.column("step").to_numpy()
+        vote, label = (
+            table.column(name).fill_null(MISSING).to_numpy() for name in ("vote", "label")
+        )
+        row = table.column("row").to_numpy() - start
+        belief, entropy = (table.column(name).to_numpy() for name in ("belief", "entropy"))
+        steps = {}
+        for number in np.unique(step).tolist():
+            at = np.flatnonzero(step == number)
+            at = at[np.argsort(row[at], kind="stable")]
+            steps[int(number)] = StepRows(row[at], vote[at], label[at], belief[at], entropy[at])
+        return cls(start, items, steps)
+
+    def current(self, headers: Sequence[Header], prior_entropy: float) -> Current:
+        """Labels, beliefs and entropies after the last step; votes of the given updates count."""
+        label = np.full(self.items, MISSING, dtype=np.int32)
+        changed = np.full(self.items, MISSING, dtype=np.int32)
+        belief = np.zeros(self.items, dtype=np.float32)
+        entropy = np.full(self.items, prior_entropy)
+        for number in sorted(self.steps):
+            written = self.steps[number]
+            moved = label[written.rows] != written.label
+            changed[written.rows[moved]] = number
+            label[written.rows] = written.label
+            belief[written.rows] = written.belief
+            entropy[written.rows] = written.entropy
+        voted = np.zeros(self.items, dtype=np.bool_)
+        for header in headers:
+            voted[self.voters(header.step)] = True
+        return Current(label, belief, entropy, voted, changed)
+
+    def voters(self, step: int) -> Rows:
+        """The items that got a vote in a step."""
+        written = self.steps.get(step)
+        if written is None:
+            return np.zeros(0, dtype=np.int64)
+        voters: Rows = written.rows[written.vote != MISSING]
+        return voters
+
+    def voted_by(self, headers: Sequence[Header], model: str) -> Mask:
+        """Which items have a vote of a model among the given updates."""
+        mask = np.zeros(self.items, dtype=np.bool_)
+        for header in headers:
+            if header.model == model:
+                mask[self.voters(header.step)] = True
+        return mask
+
+    def votes_of(self, rows: Rows, headers: Sequence[Header]) -> Codes:
+        """(T, n): the votes of the given updates on some items; −1 where there is none."""
+        votes = np.full((len(headers), len(rows)), MISSING, dtype=np.int32)
+        order = np.argsort(rows, kind="stable")
+        wanted = rows[order]
+        for at, header in enumerate(headers):
+            written = self.steps.get(header.step)
+            if written is None or not len(written.rows):
+                continue
+            found = np.searchsorted(written.rows, wanted).clip(max=len(written.rows) - 1)
+            hit = written.rows[found] == wanted
+            votes[at, order[hit]] = written.vote[found[hit]]
+        return votes

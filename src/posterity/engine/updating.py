@@ -1,0 +1,271 @@
+"""Update: plan, evaluate, fold, decide, commit, publish. The story of one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from posterity import metrics
+from posterity._arrays import Codes, Rows
+from posterity._version import __version__
+from posterity.engine.context import HEAD, Context
+from posterity.engine.deciding import Decided, Vote, decide_last
+from posterity.engine.history import ShardHistory
+from posterity.engine.planning import Plan, Request, load_plan, make_plan, save_plan
+from posterity.engine.publishing import publish_labels
+from posterity.engine.runs import Run, all_runs, tidy
+from posterity.engine.steps import UPDATE, Header, live_updates, masked
+from posterity.errors import CommitConflict
+from posterity.rules import parse as parse_rule
+from posterity.tables.delta import DataFile
+from posterity.tables.layout import HEADER_SHARD, LEDGER
+from posterity.votes import MISSING
+
+TRIES = 20
+
+Evaluate = Callable[[Run, Plan], Any]
+"""Fills a run with votes on the plan's items; may return what is worth telling about them."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a step did."""
+
+    step: int | None
+    """None: there was nothing to do."""
+    run: str
+    model: str
+    evaluations: int
+    errors: int
+    first_labels: int
+    flips: int
+    expected_negative_flips: float
+    expected_positive_flips: float
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.step is None:
+            return self.note
+        failed = f", {self.errors:,} errors" if self.errors else ""
+        return (
+            f"step {self.step}: {self.model} voted on {self.evaluations:,} items{failed}\n"
+            f"{self.first_labels:,} first labels, {self.flips:,} flips; as the beliefs have it "
+            f"{self.expected_positive_flips:.1f} fixed and "
+            f"{self.expected_negative_flips:.1f} broken" + (f"\n{self.note}" if self.note else "")
+        )
+
+
+def find_plan(
+    context: Context, request: Request, *, more: bool = False, retry: bool = False
+) -> Plan | None:
+    """The plan to carry out: an unfinished one of the same request, else a new one.
+
+    None if the request was carried out already. Then ``more`` goes on, ``retry`` tries the items
+    its model failed on, and items added since are new work by themselves.
+    """
+    digest = request.digest
+    for run in all_runs(context):
+        if run.startswith(digest):
+            kept = load_plan(context, run)
+            spent = bool(Run(context, run).batches("votes") or Run(context, run).batches("errors"))
+            if kept is not None and (spent or kept.head == context.head):
+                return kept
+    undone = masked(context.headers)
+    done = [step for step in context.headers if step.request == digest and step.step not in undone]
+    if not done or more:
+        return make_plan(context, request)
+    if retry and done[-1].failed:
+        return make_plan(context, request, only=done[-1].failed)
+    if done[-1].items < context.rows:
+        return make_plan(context, request, since=done[-1].items)
+    return None
+
+
+def update(
+    context: Context,
+    request: Request,
+    evaluate: Evaluate,
+    *,
+    more: bool = False,
+    retry: bool = False,
+    rebase: bool = False,
+) -> Report:
+    """Carry out a request: once, however often it is asked for."""
+    plan = find_plan(context, request, more=more, retry=retry)
+    if plan is None:
+        publish_labels(context)
+        tidy(context)
+        return nothing(request, "Nothing to do: this was carried out already (see --more).")
+    return carry_out(context, plan, evaluate, rebase=rebase)
+
+
+def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool = False) -> Report:
+    """Evaluate a plan, fold its votes, decide, and commit one step."""
+    made = step_of(context, plan.id)
+    if made is not None:
+        return made
+    if not len(plan.rows):
+        return nothing(plan.request, "Nothing to do: no item is eligible within the budget.")
+    if load_plan(context, plan.id) is None:
+        save_plan(context, plan)
+    _refuse_moved(context, plan, rebase)
+    told = evaluate(Run(context, plan.id), plan)
+    for _ in range(TRIES):
+        # Evaluation may take days: items may have been removed, tables compacted, steps made.
+        context = Context(context.files)
+        made = step_of(context, plan.id)
+        if made is not None:
+            return made
+        _refuse_moved(context, plan, rebase)
+        try:
+            report = commit_votes(context, plan, Run(context, plan.id), note=str(told or ""))
+        except CommitConflict:
+            continue  # by a compaction, which moves no head, or by a step, which is seen above
+        if report.step is not None:
+            now = Context(context.files)
+            publish_labels(now)
+            tidy(now)
+        return report
+    raise CommitConflict("The ledger changes too often; the votes are kept, try again later.")
+
+
+def step_of(context: Context, run: str) -> Report | None:
+    """The report of a run that is a step already; what follows a step is made good."""
+    for header in context.headers:
+        if header.run == run:
+            publish_labels(context)
+            tidy(context)
+            return Report(**header.report)
+    return None
+
+
+def _refuse_moved(context: Context, plan: Plan, rebase: bool) -> None:
+    if plan.head != context.head and not rebase:
+        raise CommitConflict(
+            f"Step {context.head} was made after this plan, which has read step {plan.head}.",
+            hint="Its votes are kept; fold them at the new head with --rebase.",
+        )
+
+
+def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> Report:
+    """Fold a run's votes shard by shard and make them a step with one commit."""
+    rows, votes = run.votes()
+    failed = sorted(set(run.errors()) - set(rows.tolist()))
+    step, live = context.head + 1, live_updates(context.headers)
+    steps = [*votes_of_steps(context, live), _vote(context, plan.request.model, plan.request.rule)]
+    files: list[DataFile] = []
+    totals = np.zeros(4)
+    folded = 0
+    for shard, start, items in context.shards:
+        history = ShardHistory.read(context.ledger, shard, start, items)
+        part = (rows >= start) & (rows < start + items) & ~context.removed[rows]
+        local = rows[part] - start
+        unseen = ~history.voted_by(live, plan.request.model)[local]
+        local, cast = local[unseen], votes[part][unseen]
+        if not len(local):
+            continue
+        stored = history.current(live, 0.0).label[local]
+        matrix = np.vstack([history.votes_of(local, live), cast[None]])
+        decided = decide_last(context.prior, steps, matrix, stored)
+        files.append(write_rows(context, step, shard, start + local, cast, decided))
+        totals += _totals(decided)
+        folded += len(local)
+    if not folded:
+        return nothing(plan.request, "Nothing to do: no vote was obtained.")
+    report = Report(
+        step,
+        plan.id,
+        plan.request.model,
+        folded,
+        len(failed),
+        first_labels=int(totals[0]),
+        flips=int(totals[1]),
+        expected_negative_flips=float(totals[2]),
+        expected_positive_flips=float(totals[3]),
+        note=note,
+    )
+    header = Header(
+        step=step,
+        kind=UPDATE,
+        run=plan.id,
+        request=plan.request.digest,
+        items=plan.items,
+        fit=fit_of(context, [*(header.model or "" for header in live), plan.request.model]),
+        report=report.to_dict(),
+        failed=failed,
+        software=__version__,
+        **asdict(plan.request),
+    )
+    commit_step(context, header, files)
+    return report
+
+
+def fit_of(context: Context, models: Sequence[str]) -> dict[str, Any]:
+    """The parameters beliefs were formed with; counts are the models' own, named by digest."""
+    return {
+        "beliefs": context.description.beliefs,
+        "confusion": context.description.confusion,
+        "prior": context.description.prior,
+        "models": {name: context.models[name].settings["digest"] for name in models},
+    }
+
+
+def commit_step(context: Context, header: Header, files: Sequence[DataFile]) -> None:
+    """Header and all shards, visible together or not at all."""
+    label = f"step-{header.step:06}"
+    own = context.layout.ledger.write(header.to_row(), label=label, partition=HEADER_SHARD)
+    context.ledger.commit([own, *files], fence=(HEAD, header.step))
+
+
+def write_rows(
+    context: Context, step: int, shard: int, rows: Rows, votes: Codes | None, decided: Decided
+) -> DataFile:
+    """One step's rows of one shard."""
+
+    def nullable(codes: Codes) -> pa.Array:
+        return pa.array(codes, pa.int32(), mask=codes == MISSING)
+
+    count = len(rows)
+    table = pa.table(
+        {
+            "shard": pa.array(np.full(count, shard, dtype=np.int32)),
+            "row": pa.array(rows),
+            "step": pa.array(np.full(count, step, dtype=np.int32)),
+            "vote": pa.nulls(count, pa.int32()) if votes is None else nullable(votes),
+            "label": nullable(decided.after),
+            "belief": pa.array(decided.belief.astype(np.float32)),
+            "entropy": pa.array(decided.entropy),
+            "header": pa.nulls(count, pa.string()),
+        },
+        schema=LEDGER,
+    )
+    return context.layout.ledger.write(table, label=f"step-{step:06}", partition=shard)
+
+
+def _vote(context: Context, model: str, rule: str) -> Vote:
+    return Vote(context.confusions[model], parse_rule(rule))
+
+
+def votes_of_steps(context: Context, headers: Sequence[Header]) -> list[Vote]:
+    """How each of these updates folds and decides."""
+    return [_vote(context, header.model or "", header.rule or "") for header in headers]
+
+
+def _totals(decided: Decided) -> Any:
+    flipped = metrics.flipped(decided.before, decided.after)
+    expected = metrics.expected_flips(decided.belief_before[flipped], decided.belief[flipped])
+    first = (decided.before == MISSING).sum()
+    return np.array([first, flipped.sum(), expected.negative, expected.positive])
+
+
+def nothing(request: Request, note: str) -> Report:
+    """The report of a call that found its work done."""
+    return Report(None, "", request.model, 0, 0, 0, 0, 0.0, 0.0, note)

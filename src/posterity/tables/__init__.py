@@ -1,0 +1,1 @@
+"""Delta Lake tables of a store, and the files they consist of."""

@@ -1,0 +1,289 @@
+"""One Delta Lake table of a store; the only module that talks to ``deltalake``.
+
+Data files are written by us and published by one commit, so that a change of any number of files
+is visible as a whole or not at all. A *fence* is a pair (application, number) stored with the
+commit: whoever read the table before that commit cannot commit with the same application.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from posterity.errors import CommitConflict, InvalidData, StoreError
+from posterity.tables.failpoints import reach
+from posterity.tables.files import Files
+
+ROW_GROUP = 2**20
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file that is written but not yet, or already, part of a table."""
+
+    path: str
+    """Relative to the table."""
+    size: int
+    rows: int
+    partition: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the store by its name, schema and partition column."""
+
+    files: Files
+    name: str
+    schema: pa.Schema
+    partition: str | None = None
+
+    @property
+    def uri(self) -> str:
+        """Where the table lives."""
+        return f"{self.files.root}/{self.name}"
+
+    def create(self) -> None:
+        """Make the empty table; no error if somebody else just did."""
+        try:
+            DeltaTable.create(
+                self.uri,
+                schema=self.schema,
+                partition_by=[self.partition] if self.partition else None,
+                storage_options=self.files.options,
+                mode="ignore",
+            )
+        except (DeltaError, OSError) as error:
+            raise StoreError(f"'{self.uri}' cannot be made: {error}.") from None
+        self._sync(0)
+
+    def head(self) -> Snapshot:
+        """The table as it is now."""
+        try:
+            handle = DeltaTable(self.uri, storage_options=self.files.options)
+        except (TableNotFoundError, DeltaError, OSError) as error:
+            raise StoreError(
+                f"The table '{self.name}' of the store at '{self.files.root}' cannot be opened: "
+                f"{error}."
+            ) from None
+        return Snapshot(self, handle)
+
+    def write(self, rows: pa.Table, *, label: str, partition: int | None = None) -> DataFile:
+        """Write rows as a data file; nobody sees it before a commit names it."""
+        values: dict[str, str | None] = {}
+        folder = ""
+        if self.partition:
+            values[self.partition] = str(partition)
+            folder = f"{self.partition}={partition}/"
+            rows = (
+                rows.drop_columns([self.partition]) if self.partition in rows.column_names else rows
+            )
+        path = f"{folder}{label}-{uuid.uuid4().hex[:12]}.parquet"
+        size = self.files.write(f"{self.name}/{path}", to_parquet(rows))
+        return DataFile(path, size, rows.num_rows, values)
+
+    def _sync(self, version: int) -> None:
+        # delta-rs does not sync its log; without this a commit could outlive its own files.
+        self.files.sync(f"{self.name}/_delta_log/{version:020}.json")
+
+
+class Snapshot:
+    """A table as it was when it was opened; what is committed names what was read."""
+
+    def __init__(self, table: Table, handle: DeltaTable) -> None:
+        self.table = table
+        self._handle = handle
+        self._files: list[DataFile] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema the table itself says it has."""
+        return pa.schema(self._handle.schema().to_arrow())
+
+    @property
+    def version(self) -> int:
+        """Delta's version number."""
+        return int(self._handle.version())
+
+    def fence(self, application: str) -> int | None:
+        """The number the last commit of this application left."""
+        number = self._handle.transaction_version(application)
+        return None if number is None else int(number)
+
+    def data_files(self) -> list[DataFile]:
+        """The files the table consists of, sorted by path."""
+        if self._files is None:
+            self._files = self._list_files()
+        return self._files
+
+    def _list_files(self) -> list[DataFile]:
+        actions = pa.table(self._handle.get_add_actions(flatten=True)).to_pylist()
+        key = f"partition.{self.table.partition}"
+        listed = [
+            DataFile(
+                action["path"],
+                action["size_bytes"],
+                action["num_records"],
+                {self.table.partition: str(action[key])} if self.table.partition else {},
+            )
+            for action in actions
+        ]
+        return sorted(listed, key=lambda file: file.path)
+
+    def partitions(self) -> list[int]:
+        """The values of the partition column, ascending."""
+        column = self.table.partition or ""
+        return sorted({int(file.partition[column] or 0) for file in self.data_files()})
+
+    def read(self, columns: Sequence[str] | None = None, partition: int | None = None) -> pa.Table:
+        """Rows of all files, or of one partition, in the order of the files."""
+        wanted = list(columns) if columns is not None else self.table.schema.names
+        pieces = [part for _, part in self.each(wanted, partition)]
+        empty = self.table.schema.empty_table().select(wanted)
+        return pa.concat_tables([empty, *pieces]) if pieces else empty
+
+    def each(
+        self, columns: Sequence[str], partition: int | None = None
+    ) -> Iterator[tuple[DataFile, pa.Table]]:
+        """Each file with its rows."""
+        column = self.table.partition
+        for file in self.data_files():
+            value = file.partition.get(column) if column else None
+            if partition is not None and value != str(partition):
+                continue
+            stored = [name for name in columns if name != column]
+            where = f"{self.table.name}/{file.path}"
+            try:
+                rows = pq.ParquetFile(pa.BufferReader(self.table.files.read(where))).read(stored)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise StoreError(
+                    f"The file '{where}' of the store is damaged: {error}.",
+                    hint="Restore it from a copy; `posterity check` names all that is broken.",
+                ) from None
+            if column in columns:
+                constant = pa.array([int(value or 0)] * rows.num_rows, pa.int32())
+                rows = rows.append_column(column, constant)
+            schema = pa.schema([self.table.schema.field(name) for name in columns])
+            yield file, rows.select(list(columns)).cast(schema)
+
+    def select(self, columns: Sequence[str], predicate: str) -> pa.Table:
+        """Rows that satisfy a condition in SQL."""
+        try:
+            return pa.table(self._handle.scan(columns=list(columns), predicate=predicate))
+        except (DeltaError, OSError, ValueError) as error:
+            raise StoreError(f"The filter {predicate!r} cannot be used: {error}.") from None
+
+    def commit(
+        self,
+        adds: Sequence[DataFile],
+        *,
+        removes: Iterable[DataFile] = (),
+        fence: tuple[str, int] | None = None,
+        replace: bool = False,
+        data_change: bool = True,
+    ) -> None:
+        """Publish files (and retire others) in one commit, or raise ``CommitConflict``."""
+        self._check(adds)
+        now = int(time.time() * 1000)
+        actions: list[Any] = [
+            AddAction(
+                file.path,
+                file.size,
+                file.partition,
+                now,
+                data_change,
+                json.dumps({"numRecords": file.rows}),
+            )
+            for file in adds
+        ]
+        actions += [
+            RemoveAction(file.path, data_change, now, file.size, file.partition) for file in removes
+        ]
+        properties = CommitProperties(
+            app_transactions=[Transaction(*fence)] if fence else None,
+            # A retry would commit on top of something this change has not read.
+            max_commit_retries=0 if fence else None,
+        )
+        reach("commit.before")
+        try:
+            self._handle.create_write_transaction(
+                actions,
+                "overwrite" if replace else "append",
+                self.table.schema,
+                [self.table.partition] if self.table.partition else None,
+                commit_properties=properties,
+            )
+        except CommitFailedError:
+            raise CommitConflict(
+                f"Somebody else changed the table '{self.table.name}' in the meantime.",
+                hint="Nothing was changed by this call; run it again.",
+            ) from None
+        except (DeltaError, OSError) as error:
+            raise StoreError(f"The table '{self.table.name}' cannot be changed: {error}.") from None
+        reach("commit.made")
+        read = self.version
+        self._handle.update_incremental()
+        self._files = None
+        # Ours is one of these; others may have committed after it.
+        for version in range(read + 1, self.version + 1):
+            self.table._sync(version)
+        reach("commit.synced")
+
+    def vacuum(self, hours: float, *, dry_run: bool = False) -> int:
+        """Delete files the table no longer names; returns how many."""
+        found = self._handle.vacuum(
+            retention_hours=int(hours), dry_run=dry_run, enforce_retention_duration=False
+        )
+        return len(found)
+
+    def _check(self, adds: Sequence[DataFile]) -> None:
+        # Delta takes our word for it; a missing file would only show when somebody reads it.
+        for file in adds:
+            size = self.table.files.size(f"{self.table.name}/{file.path}")
+            if size != file.size:
+                raise StoreError(f"'{file.path}' has {size} bytes where {file.size} were written.")
+
+
+def delta_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema as Delta keeps it: signed integers, microseconds, plain strings."""
+    widened = []
+    for field in schema:
+        wider = {"uint8": pa.int16(), "uint16": pa.int32(), "uint32": pa.int64()}
+        wider |= {"uint64": pa.int64(), "halffloat": pa.float32(), "null": pa.string()}
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        widened.append(pa.field(field.name, wider.get(str(kind), kind)))
+    try:
+        return pa.schema(Schema.from_arrow(pa.schema(widened)).to_arrow())
+    except Exception as error:  # whatever Delta says, it is about a type it cannot keep
+        raise InvalidData(
+            f"These columns cannot be stored: {str(error).splitlines()[0]}."
+        ) from None
+
+
+def to_parquet(rows: pa.Table) -> pa.Buffer:
+    """Parquet bytes with encodings that suit row numbers, codes and entropies."""
+    packed = [field.name for field in rows.schema if pa.types.is_integer(field.type)]
+    split = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
+    sink = pa.BufferOutputStream()
+    others = [name for name in rows.column_names if name not in (*packed, *split)]
+    pq.write_table(
+        rows,
+        sink,
+        compression="zstd",
+        row_group_size=ROW_GROUP,
+        use_dictionary=others,
+        column_encoding={
+            **dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+            **dict.fromkeys(split, "BYTE_STREAM_SPLIT"),
+        },
+    )
+    return sink.getvalue()

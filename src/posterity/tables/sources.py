@@ -1,0 +1,111 @@
+"""Rows as people have them: Arrow, pandas, Polars, or a Parquet, CSV or JSON-lines file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from posterity.errors import InvalidData
+
+SUFFIXES = {
+    ".parquet": pq.read_table,
+    ".csv": pa_csv.read_csv,
+    ".jsonl": pa_json.read_json,
+    ".ndjson": pa_json.read_json,
+}
+
+
+def read_rows(source: Any, name: str = "data", *, ids: str | None = None) -> pa.Table:
+    """Whatever table was given as an Arrow table; a column of ids in CSV stays as it is written."""
+    if isinstance(source, pa.Table):
+        return _checked(source, name)
+    if isinstance(source, (str, Path)):
+        return _checked(_read_file(Path(source), ids), name)
+    if isinstance(source, dict):
+        return _checked(_built(lambda: pa.table(source), name), name)
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        return _checked(_built(lambda: pa.table(source), name), name)
+    raise InvalidData(
+        f"'{name}' must be an Arrow table, a pandas or Polars frame, a dict of columns or a file "
+        f"({', '.join(SUFFIXES)}); got {type(source).__name__}."
+    )
+
+
+def _checked(rows: pa.Table, name: str) -> pa.Table:
+    lowered = [column.lower() for column in rows.column_names]
+    twice = [column for column in rows.column_names if lowered.count(column.lower()) > 1]
+    if twice:
+        raise InvalidData(f"'{name}' has the column '{twice[0]}' twice (case does not count).")
+    return rows
+
+
+def column(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:
+    """A column by name, or an error that lists what there is."""
+    if name not in rows.column_names:
+        raise InvalidData(
+            f"The {what} has no column '{name}'; it has: {', '.join(rows.column_names)}."
+        )
+    return rows.column(name)
+
+
+def ids_of(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:
+    """An id column as strings or 64-bit integers, complete."""
+    ids = column(rows, name, what)
+    if pa.types.is_dictionary(ids.type):
+        ids = ids.cast(ids.type.value_type)
+    if pa.types.is_integer(ids.type):
+        ids = _built(lambda: ids.cast(pa.int64()), name)
+    elif ids.type in (pa.string(), pa.large_string(), pa.string_view()):
+        ids = ids.cast(pa.string())
+    else:
+        raise InvalidData(f"The ids in '{name}' must be strings or integers; got {ids.type}.")
+    if ids.null_count:
+        first = ids.is_null().index(True).as_py()
+        raise InvalidData(f"The {what} has {ids.null_count} rows without an id; first row {first}.")
+    return ids
+
+
+def _read_file(path: Path, ids: str | None) -> pa.Table:
+    reader = SUFFIXES.get(path.suffix.lower())
+    if reader is None:
+        raise InvalidData(f"'{path}' must end in one of {', '.join(SUFFIXES)}.")
+    if not path.is_file():
+        raise InvalidData(f"There is no file '{path}'.")
+    if path.stat().st_size == 0:
+        raise InvalidData(f"'{path}' is empty.")
+    options: dict[str, Any] = {}
+    if reader is pa_csv.read_csv and ids is not None:
+        # 001 is a name, not the number one.
+        options["convert_options"] = pa_csv.ConvertOptions(column_types={ids: pa.string()})
+    rows: pa.Table = _built(lambda: reader(path, **options), str(path))
+    if options and ids is not None and ids in rows.column_names:
+        rows = _with_numbers(rows, ids)
+    # The CSV reader calls a column binary when its text is not UTF-8.
+    foreign = [field.name for field in rows.schema if pa.types.is_binary(field.type)]
+    if foreign and reader is pa_csv.read_csv:
+        raise InvalidData(f"'{path}' is not UTF-8 text; see its column '{foreign[0]}'.")
+    return rows
+
+
+def _with_numbers(rows: pa.Table, ids: str) -> pa.Table:
+    """Ids that are all whole numbers, written as such, become numbers."""
+    texts = rows.column(ids)
+    plain = pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]{0,17})$")
+    if not len(texts) or not pc.all(plain).as_py():
+        return rows
+    at = rows.column_names.index(ids)
+    return rows.set_column(at, ids, texts.cast(pa.int64()))
+
+
+def _built(make: Any, name: str) -> Any:
+    try:
+        return make()
+    except (pa.ArrowException, OSError, ValueError, TypeError, UnicodeError) as error:
+        told = str(error).splitlines()[0]
+        raise InvalidData(f"'{name}' cannot be read as a table: {told}.") from None

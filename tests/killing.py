@@ -1,0 +1,98 @@
+"""Operations on a store, run in processes that may be killed."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from posterity import Store
+from posterity.engine.context import Context
+from posterity.engine.runs import Run, unfinished
+from posterity.tables import failpoints
+from posterity.tables.files import open_files
+from tests.stores import World, small_store
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["tests.killing"])
+
+OPERATIONS = ("add", "update", "revert", "compact")
+
+
+def prepared(path: Path, operation: str) -> World:
+    """A store just before the operation."""
+    world = World(items=60)
+    store = small_store(path, world)
+    if operation in ("revert", "compact"):
+        store.update(world.model("mid"), budget="50%", rule="max-belief")
+    if operation == "compact":
+        store.remove(["item-7"])
+    return world
+
+
+def perform(path: str, operation: str, log: str, pause: float = 0.0) -> None:
+    """The operation itself, always the same; the model writes down whom it was asked about."""
+    world, store = World(items=60), Store(path)
+
+    def seen(numbers: list[int]) -> None:
+        with Path(log).open("a") as file:
+            file.write("".join(f"{number}\n" for number in numbers))
+        time.sleep(pause)
+
+    if operation == "add":
+        more = World(items=80)
+        if len(store) == 60:
+            store.add(more.table(60, 80))
+    elif operation == "update":
+        store.update(world.model("new", seen), budget="50%", rule="cost-ratio:2", batch=6)
+    elif operation == "revert":
+        store.revert(1)
+    else:
+        store.compact()
+
+
+def _child(failpoint: str, *given: Any) -> None:
+    if failpoint:
+        os.environ[failpoints.VARIABLE] = failpoint
+    perform(*given)
+
+
+def run_until(failpoint: str, path: Path, operation: str, log: Path) -> int:
+    """Run an operation in a process that stops at a failpoint; returns its exit code."""
+    process = _processes.Process(target=_child, args=(failpoint, str(path), operation, str(log)))
+    process.start()
+    process.join(60)
+    assert process.exitcode is not None, "the process hangs"
+    return process.exitcode
+
+
+def run_and_kill(path: Path, log: Path, seed: int) -> bool:
+    """Run an update and kill -9 it at a random moment; True if it was killed."""
+    process = _processes.Process(target=_child, args=("", str(path), "update", str(log), 0.004))
+    process.start()
+    deadline = time.monotonic() + 20
+    # Past its start-up: the first batch is being evaluated.
+    while not log.exists() and process.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    time.sleep(random.Random(seed).uniform(0, 0.12))
+    # It may end by itself between the look and the shot.
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    process.join(60)
+    return process.exitcode == -signal.SIGKILL
+
+
+def durable_votes(path: Path) -> set[int]:
+    """The rows whose votes a killed run has kept."""
+    context = Context(open_files(path))
+    return {row for run in unfinished(context) for row in Run(context, run).votes()[0].tolist()}
+
+
+def asked(log: Path) -> list[int]:
+    """Whom the model was asked about since the log was last removed."""
+    return [int(line) for line in log.read_text().split()] if log.exists() else []
