@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from posterity._whole import written_whole
 from posterity.cli.output import as_json_option, plain_table, print_json, show, store_argument
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.store import Store
@@ -136,17 +137,13 @@ def write_table(table: pa.Table, path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix not in (".parquet", ".csv", ".jsonl"):
         raise InvalidParameter.of("out", "a .parquet, .csv or .jsonl file", str(path))
-    beside = path.with_name(f".{path.name}.partial")
-    try:
+    with written_whole(path) as beside:
         if suffix == ".parquet":
             pq.write_table(table, beside)
         elif suffix == ".csv":
             pa_csv.write_csv(table, beside)
         else:
             _write_lines(table, beside)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _write_lines(table: pa.Table, path: Path) -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from posterity import metrics
+from posterity._whole import written_whole
 from posterity.errors import InvalidParameter
 from posterity.replay.scores import ScoredStep
 from posterity.replay.table import table
@@ -87,12 +88,8 @@ class Results:
         where = Path(path)
         if where.exists() and not where.is_file():
             raise InvalidParameter.of("out", "a file", str(where))
-        beside = where.with_name(f".{where.name}.partial")
-        try:
+        with written_whole(where) as beside:
             pq.write_table(self.to_arrow(), beside)
-            beside.replace(where)
-        finally:
-            beside.unlink(missing_ok=True)
 
     def __str__(self) -> str:
         if not self.rows:
