@@ -16,15 +16,23 @@ help:
 	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files"
 	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
 
-# The stamp is newer than what it was made from, or everything is installed again.
-$(VENV)/.installed: pyproject.toml constraints.txt
+# A stamp is newer than what it was made from, or its packages are installed again.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Posterity needs Python 3.11 or newer; set PYTHON=…"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,plots,remote,dev]'
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) '.[demo]'
 	@touch $@
 
-demo: $(VENV)/.installed
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) '.[demo,plots,remote,dev]'
+	@touch $@
+
+demo: $(VENV)/.demo
 	@$(BIN)/posterity demo
 
 test: $(VENV)/.installed
