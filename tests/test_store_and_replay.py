@@ -47,7 +47,8 @@ def run_both(recording: Recording, path: Path, shard_rows: int, budget: str, rul
         }
         store.register(Model(step.model, labelled=known))
         votes = pa.table({"id": ids, "vote": names[target.votes[at]]})
-        report = store.update(step.model, votes=votes, budget=budget, rule=rule)
+        spending = None if at == 0 else budget  # the first model labels everything
+        report = store.update(step.model, votes=votes, budget=spending, rule=rule)
         assert report.evaluations == len(step.rows)
         assert report.flips == int(step.decisions[0].flipped.sum())
         context = Context(open_files(path))
