@@ -30,7 +30,15 @@ TRACEBACK = "POSTERITY_TRACEBACK"
 def cli() -> None:
     """Keep a dataset's stored predictions up to date as models improve.
 
-    Start with `posterity demo`; measure on recorded predictions with `posterity replay`.
+    Start with `posterity demo`; measure on recorded predictions with `posterity replay`. A store
+    of your own takes five commands:
+
+    \b
+      posterity init photos --classes classes.txt
+      posterity add photos items.parquet --id path
+      posterity model photos vit-l --labelled val.parquet --truth y --vote vit_l
+      posterity plan photos vit-l --budget 10%
+      posterity update photos vit-l --budget 10% --votes votes.parquet
     """
 
 

@@ -141,9 +141,17 @@ def _step_options(command: Any) -> Any:
         click.option("--seed", default=0, show_default=True, help="For random selection."),
         click.option("--where", metavar="SQL", help="Only items whose payload satisfies this."),
         click.option(
-            "--rule", default=DEFAULT_RULE, show_default=True, help="See `replay --help`."
+            "--rule",
+            default=DEFAULT_RULE,
+            show_default=True,
+            help="How labels are decided; names as in `replay --help`.",
         ),
-        click.option("--selector", default=DEFAULT_SELECTOR, show_default=True, help="entropy, …"),
+        click.option(
+            "--selector",
+            default=DEFAULT_SELECTOR,
+            show_default=True,
+            help="entropy, random[:SEED], everything.",
+        ),
         click.option("--budget", help="10%, 0.1 or 500. [default: everything at first, then 10%]"),
         click.option(
             "--more", is_flag=True, help="Go on with a model where its last step stopped."
@@ -204,7 +212,14 @@ def update_command(
     """Let MODEL vote on the most uncertain items within the budget, and decide their labels.
 
     Killed at any moment, the same command goes on where it was: no finished batch is evaluated
-    again. Given twice, it does the work once.
+    again. Given twice, it does the work once; items added since are new work.
+
+    \b
+    Ask the model:
+      posterity update photos vit-l --budget 10% --predict mypackage.models:vit
+    Evaluate elsewhere:
+      posterity plan photos vit-l --budget 10% --out todo.parquet
+      posterity update photos vit-l --budget 10% --votes votes.parquet --id path --vote pred
     """
     asked: Model | str = model if predict is None else Model(model, predict=predict)
     with progress_bar("Evaluating", "items") as progress:
