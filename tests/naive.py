@@ -100,7 +100,8 @@ def log_joint(
 def belief(joint: Sequence[float]) -> list[float]:
     highest = max(joint)
     weights = [math.exp(value - highest) for value in joint]
-    return [weight / math.fsum(weights) for weight in weights]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
 
 
 def entropy(probabilities: Sequence[float]) -> float:

@@ -247,6 +247,22 @@ def test_history_and_flips_tell_the_story(store: Store, world: World) -> None:
         store.history("nobody")
 
 
+def test_beliefs_say_what_else_it_could_be(store: Store, world: World) -> None:
+    store.update(world.model("best"), budget="50%", rule="max-belief")
+    table = store.beliefs(top=4)
+    believed = dict(zip(table["id"].to_pylist(), table["beliefs"].to_pylist(), strict=True))
+    assert all(sum(each) == pytest.approx(1) for each in believed.values())
+    assert all(each == sorted(each, reverse=True) for each in believed.values())
+    voted = {row["row"]: row for row in contents(store)["rows"] if row["step"] == 1}
+    for row in table.to_pylist():
+        if row["row"] in voted:  # the rule takes the most believed class
+            assert row["classes"][0] == NAMES[voted[row["row"]]["label"]]
+            assert row["beliefs"][0] == pytest.approx(voted[row["row"]]["belief"])
+    assert store.beliefs("item-7", top=1).num_rows == 1
+    with pytest.raises(InvalidParameter, match="'top'"):
+        store.beliefs(top=0)
+
+
 def test_labels_since_a_step_are_what_changed(store: Store, world: World) -> None:
     before = labels(store)
     store.update(world.model("best"), budget="100%", rule="replace")

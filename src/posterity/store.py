@@ -21,22 +21,21 @@ from posterity.engine import (
     evaluating,
     planning,
     publishing,
+    reading,
     reverting,
     updating,
 )
 from posterity.engine.context import Context, register
-from posterity.engine.history import ShardHistory
-from posterity.engine.items import add_items, find_rows, id_array, remove_items
+from posterity.engine.items import add_items, remove_items
 from posterity.engine.planning import Plan, Request
 from posterity.engine.runs import Progress, Run, all_runs, unfinished
-from posterity.engine.steps import Header, masked
+from posterity.engine.steps import Header
 from posterity.errors import InvalidParameter, StoreError, UnknownName
 from posterity.models import Model, Predict, load_predict
 from posterity.rules import Rule
 from posterity.selectors import Selector
 from posterity.tables.files import open_files
 from posterity.tables.layout import CLASSES, DESCRIPTION, SHARD_ROWS, Description, Layout
-from posterity.votes import MISSING
 
 
 class Store:
@@ -259,67 +258,17 @@ class Store:
             raise InvalidParameter.of("since", f"a step of the store, up to {context.head}", since)
         return table.filter(pc.greater(table.column("step"), since))
 
+    def beliefs(self, ids: Any = None, *, top: int = 3) -> pa.Table:
+        """The most believed classes of items (all by default) and the beliefs in them."""
+        return reading.beliefs(self._context(), ids, top=top)
+
     def flips(self, step: int | None = None) -> pa.Table:
-        """The labels a step changed: id, old and new label, belief in the new, vote."""
-        context = self._context()
-        number = context.head if step is None else step
-        reverting.check_step(context, number)
-        names = pa.array(context.classes.names)
-        parts = []
-        for shard, start, items in context.shards:
-            history = ShardHistory.read(context.ledger, shard, start, items)
-            written = history.steps.get(number)
-            if written is None:
-                continue
-            earlier = {at: rows for at, rows in history.steps.items() if at < number}
-            before = ShardHistory(start, items, earlier).current([], 0.0).label[written.rows]
-            at = np.flatnonzero((before != MISSING) & (before != written.label))
-            at = at[~context.removed[start + written.rows[at]]]
-            rows = pa.array(start + written.rows[at])
-            parts.append(
-                pa.table(
-                    {
-                        "id": context.id_of(rows),
-                        "row": rows,
-                        "old": names.take(pa.array(before[at])),
-                        "new": names.take(pa.array(written.label[at], mask=written.label[at] < 0)),
-                        "belief": pa.array(written.belief[at]),
-                        "step": pa.array(np.full(len(at), number, dtype=np.int32)),
-                    }
-                )
-            )
-        kind = publishing.labels_schema(context).field("id").type
-        columns = [("id", kind), ("row", pa.int64()), ("old", names.type), ("new", names.type)]
-        schema = pa.schema([*columns, ("belief", pa.float32()), ("step", pa.int32())])
-        return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
+        """The labels a step (by default the last) changed: id, old and new label, belief."""
+        return reading.flips(self._context(), step)
 
     def history(self, id: str | int) -> list[dict[str, Any]]:  # noqa: A002 the user's word
         """What happened to one item: a row per step that touched it."""
-        context = self._context()
-        (row,) = find_rows(context, id_array([id])).tolist()
-        shard, start, items = context.shards[row // context.description.shard_rows]
-        history = ShardHistory.read(context.ledger, shard, start, items)
-        undone = masked(context.headers)
-        told = []
-        for header in context.headers:
-            written = history.steps.get(header.step)
-            at = None if written is None else np.flatnonzero(written.rows == row - start)
-            if written is None or at is None or not len(at):
-                continue
-            vote, label = context.classes.decode([written.vote[at[0]], written.label[at[0]]])
-            told.append(
-                {
-                    "step": header.step,
-                    "kind": header.kind,
-                    "model": header.model,
-                    "vote": vote,
-                    "label": label,
-                    "belief": float(written.belief[at[0]]),
-                    "entropy": float(written.entropy[at[0]]),
-                    "counts": header.step not in undone,
-                }
-            )
-        return told
+        return reading.history(self._context(), id)
 
     def log(self) -> list[Header]:
         """The steps, in order."""

@@ -18,7 +18,13 @@ from posterity._arrays import Counts, Floats, Mask
 from posterity.classes import Classes
 from posterity.confusion import Confusion
 from posterity.engine.steps import Header, read_headers
-from posterity.errors import CommitConflict, InvalidData, StoreError, UnknownName
+from posterity.errors import (
+    CommitConflict,
+    InvalidData,
+    InvalidParameter,
+    StoreError,
+    UnknownName,
+)
 from posterity.models import Model, encode_column
 from posterity.tables.delta import Snapshot
 from posterity.tables.files import Files
@@ -133,6 +139,13 @@ class Context:
         """Each model's confusion, by the store's estimator."""
         estimator = self.description.confusion
         return {name: model.confusion(estimator) for name, model in self.models.items()}
+
+    def check_step(self, step: int) -> None:
+        """Refuse a step the store does not have."""
+        if not self.headers:
+            raise InvalidParameter.of("step", "a step of the store, which has none yet", step)
+        if step not in {header.step for header in self.headers}:
+            raise InvalidParameter.of("step", f"a step of the store, 0 to {self.head}", step)
 
     def forget_models(self) -> None:
         """One was registered: read them again when they are next asked for."""

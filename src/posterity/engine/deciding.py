@@ -87,6 +87,22 @@ def decide_all(prior: Floats, steps: Sequence[Vote], votes: Codes) -> Decided:
     return Decided.joined(parts)
 
 
+def most_believed(
+    prior: Floats, steps: Sequence[Vote], votes: Codes, top: int
+) -> tuple[Codes, Floats]:
+    """The most believed classes of each item and the beliefs in them, highest first."""
+    codes, beliefs = [], []
+    for block in _blocks(votes.shape[1]):
+        folded = Beliefs(prior, len(block))
+        for step, cast in zip(steps, votes[:, block], strict=True):
+            folded.fold(cast, step.confusion)
+        believed = folded.probabilities()
+        best = np.argsort(-believed, axis=1, kind="stable")[:, :top]
+        codes.append(best.astype(np.int32))
+        beliefs.append(np.take_along_axis(believed, best, axis=1))
+    return np.concatenate(codes), np.concatenate(beliefs)
+
+
 def _decided(
     beliefs: Beliefs, rule: Rule, stored: Codes, votes: Codes, entropy_before: Floats
 ) -> Decided:

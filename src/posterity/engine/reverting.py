@@ -41,7 +41,7 @@ class Reverted:
 
 def revert(context: Context, target: int) -> Reverted:
     """Mask the votes of a step and decide anew the items it touched."""
-    check_step(context, target)
+    context.check_step(target)
     if target in masked(context.headers):
         # Asked twice, or killed after its commit: the step is there, what follows it may not be.
         publish_labels(context)
@@ -81,14 +81,6 @@ def revert(context: Context, target: int) -> Reverted:
     )
     publish_labels(Context(context.files))
     return done
-
-
-def check_step(context: Context, step: int) -> None:
-    """Refuse a step the store does not have."""
-    if not context.headers:
-        raise InvalidParameter.of("step", "a step of the store, which has none yet", step)
-    if step not in {header.step for header in context.headers}:
-        raise InvalidParameter.of("step", f"a step of the store, 0 to {context.head}", step)
 
 
 def _refuse_two_votes(history: ShardHistory, live: Sequence[Header]) -> None:
