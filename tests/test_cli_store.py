@@ -118,6 +118,7 @@ def test_a_model_is_asked_by_its_name(
         (["add", "STORE", "twice.csv"], 1, "1 ids occur more than once: 'a'"),
         (["add", "STORE", "corrupt.parquet"], 1, "cannot be read as a table"),
         (["add", "STORE", "latin.csv"], 1, "UTF"),
+        (["add", "STORE", "header.csv"], 1, "cannot be read as a table"),
         (["add", "STORE", "nothing.csv"], 1, "There is no file"),
         (["add", "STORE", "items.xlsx"], 1, "must end in one of"),
         (["add", "STORE", "cows.csv", "--id", "path"], 1, "has no column 'path'; it has: "),
@@ -161,6 +162,7 @@ def test_bad_input_is_named_and_nothing_is_lost(
     Path("corrupt.parquet").write_bytes(b"PAR1 nonsense PAR1")
     Path("latin.csv").write_bytes("id\ncaf\xe9\n".encode("latin-1"))
     Path("items.xlsx").write_bytes(b"x")
+    Path("header.csv").write_bytes(b"\x80\n")
     Path("cows.csv").write_text("truth,vote\ncat,cow\n")
     Path("repeated.csv").write_text("id,vote\nitem-1,cat\nitem-1,dog\n")
     Path("strange.csv").write_text("id,vote\n" + "".join(f"item-{at},cow\n" for at in range(60)))

@@ -83,7 +83,7 @@ def _read_file(path: Path, ids: str | None) -> pa.Table:
     if reader is pa_csv.read_csv and ids is not None:
         # 001 is a name, not the number one.
         options["convert_options"] = pa_csv.ConvertOptions(column_types={ids: pa.string()})
-    rows: pa.Table = _built(lambda: reader(path, **options), str(path))
+    rows: pa.Table = _built(lambda: _named(reader(path, **options)), str(path))
     if options and ids is not None and ids in rows.column_names:
         rows = _with_numbers(rows, ids)
     # The CSV reader calls a column binary when its text is not UTF-8.
@@ -91,6 +91,11 @@ def _read_file(path: Path, ids: str | None) -> pa.Table:
     if foreign and reader is pa_csv.read_csv:
         raise InvalidData(f"'{path}' is not UTF-8 text; see its column '{foreign[0]}'.")
     return rows
+
+
+def _named(rows: pa.Table) -> pa.Table:
+    """Look at the column names: those that are not UTF-8 fail only then."""
+    return rows.select(rows.column_names)
 
 
 def _with_numbers(rows: pa.Table, ids: str) -> pa.Table:
