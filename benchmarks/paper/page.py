@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import posterity
 from benchmarks.paper import figures
 from benchmarks.paper.bars import bars_table
+from benchmarks.paper.cells import budgets, pair, settings_table, shown
 from benchmarks.paper.experiments import PAPER_MODELS, PARTIAL_CLASSES, RANDOM_ORDERS, RULES
 from benchmarks.paper.rows import SHORT, Row, mean, published, read, where
 from posterity.replay.table import grouped
@@ -156,7 +157,7 @@ def _beside_paper(runs: Sequence[Row], confusion: str, selector: str) -> str:
                 rule=rule,
             )
             cells = [
-                _pair(ours, theirs, key, shape)
+                pair(ours, theirs, key, shape)
                 for key, shape in (
                     ("accuracy", "{:.1f}"),
                     ("negative_flips", "{:,.0f}"),
@@ -165,7 +166,7 @@ def _beside_paper(runs: Sequence[Row], confusion: str, selector: str) -> str:
                     ("bec", "{:.2f}"),
                 )
             ]
-            expected = _shown(mean(ours, "expected_accuracy"), "{:.1f}")
+            expected = shown(mean(ours, "expected_accuracy"), "{:.1f}")
             lines.append(f"| {budget:.0%} | {SHORT[rule]} | {' | '.join(cells)} | {expected} |")
     return "\n".join([*lines, "", "</details>", ""])
 
@@ -183,8 +184,8 @@ def _orders(rows: Path, pictures: Path) -> str:
             for budget in (0.1, 0.3, 1.0):
                 same = where(runs, order=orders, confusion=confusion, budget=budget)
                 cells = [
-                    f"{_shown(mean(where(same, rule=rule), 'delta_accuracy'), '{:+.1f}')}"
-                    f" / {_shown(mean(where(same, rule=rule), 'negative_flips'), '{:,.0f}')}"
+                    f"{shown(mean(where(same, rule=rule), 'delta_accuracy'), '{:+.1f}')}"
+                    f" / {shown(mean(where(same, rule=rule), 'negative_flips'), '{:,.0f}')}"
                     for rule in RULES
                 ]
                 lines.append(f"| {title} | {confusion} | {budget:.0%} | {' | '.join(cells)} |")
@@ -232,15 +233,15 @@ def _peaking(rows: Path, pictures: Path) -> str:
         },
         scale={"1.0": 0.5},
     )
-    lines = ["| labelled set | " + " | ".join(f"{b:.0%}" for b in _budgets(both)) + " | lost |"]
-    lines.append("|---|" + "---:|" * (len(_budgets(both)) + 1))
+    lines = ["| labelled set | " + " | ".join(f"{b:.0%}" for b in budgets(both)) + " | lost |"]
+    lines.append("|---|" + "---:|" * (len(budgets(both)) + 1))
     for title, setting in (
         ("the other half, diagonal", {"split": "0.5", "confusion": "diagonal"}),
         ("the other half, full", {"split": "0.5", "confusion": "full"}),
         ("the target itself, full", {"split": "1.0", "confusion": "full"}),
     ):
         same = where(both, rule="max-belief", **setting)
-        reached = [mean(where(same, budget=b), "accuracy") or 0.0 for b in _budgets(both)]
+        reached = [mean(where(same, budget=b), "accuracy") or 0.0 for b in budgets(both)]
         cells = [f"{accuracy:.1f}" for accuracy in reached]
         lines.append(f"| {title} | {' | '.join(cells)} | {max(reached) - reached[-1]:.2f} |")
     return f"""
@@ -302,7 +303,7 @@ def _soft(rows: Path, pictures: Path) -> str:
 (uncalibrated) class probabilities, four classes. The paper finds no clear pattern in accuracy and
 often fewer negative flips. Accuracy / ΣNF, with the expected accuracy in brackets:
 
-{_settings_table(runs, ("confusion", "votes"))}
+{settings_table(runs, ("confusion", "votes"))}
 
 ![Soft against hard votes](figures/soft.png)
 """
@@ -320,7 +321,7 @@ Labelled set: all of the ImageNet validation set. Target: {runs[0]["n"]:,} new p
 public. Accuracy / ΣNF, with the expected accuracy in brackets. The gap between the two is what
 the beliefs do not know about the shift.
 
-{_settings_table(runs, ("confusion", "selector"))}
+{settings_table(runs, ("confusion", "selector"))}
 
 ![Transfer](figures/transfer.png)
 """
@@ -341,7 +342,7 @@ uniform prior over all of them. The same here: {PARTIAL_CLASSES} classes drawn a
 about {mean(runs, "n"):,.0f} items of the ImageNet target. Knowing which classes occur
 (`--prior FILE`) rules out every other label. Accuracy / ΣNF, expected accuracy in brackets.
 
-{_settings_table(named, ("confusion", "prior"))}
+{settings_table(named, ("confusion", "prior"))}
 
 ![A target with only some of the classes](figures/partial.png)
 
@@ -359,7 +360,7 @@ items, the recording's own mask (`langid`), or CIFAR-10's test set (for `cifar10
 ΣNF, expected accuracy in brackets. (The paper's 13 models for CIFAR-10 are not among the 30
 recorded ones, so its table has no counterpart here.)
 
-{_settings_table(runs, ("recording", "confusion"))}
+{settings_table(runs, ("recording", "confusion"))}
 """
 
 
@@ -372,35 +373,3 @@ def _by_estimator(key: str, solid: str, dashed: str) -> figures.Panels:
         )
         for name in ("diagonal", "full")
     }
-
-
-def _settings_table(runs: Sequence[Row], keys: tuple[str, str]) -> str:
-    """Accuracy / ΣNF (expected) by two settings and the budget, a column a rule."""
-    lines = [f"| {keys[0]} | {keys[1]} | budget | " + " | ".join(SHORT[r] for r in RULES) + " |"]
-    lines.append("|---|---|---:|" + "---:|" * len(RULES))
-    settings = dict.fromkeys((row[keys[0]], row[keys[1]]) for row in runs)
-    for first, second in settings:
-        same = where(runs, **{keys[0]: first, keys[1]: second})
-        for budget in _budgets(same):
-            cells = [_cell(where(same, budget=budget, rule=rule)) for rule in RULES]
-            lines.append(f"| {first} | {second} | {budget:.0%} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _cell(runs: Sequence[Row]) -> str:
-    accuracy = _shown(mean(runs, "accuracy"), "{:.1f}")
-    flips = _shown(mean(runs, "negative_flips"), "{:,.0f}")
-    return f"{accuracy} / {flips} ({_shown(mean(runs, 'expected_accuracy'), '{:.0f}')})"
-
-
-def _pair(ours: Sequence[Row], theirs: Sequence[Row], key: str, shape: str) -> str:
-    own = _shown(mean(ours, key), shape)
-    return f"{own} \\| {_shown(theirs[0][key], shape)}" if theirs else own
-
-
-def _shown(value: float | None, shape: str) -> str:
-    return "–" if value is None else shape.format(value)
-
-
-def _budgets(runs: Sequence[Row]) -> list[float]:
-    return sorted({row["budget"] for row in runs})
