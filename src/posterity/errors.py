@@ -7,6 +7,7 @@
     │   └── InvalidRecording      a recording that cannot be read or is inconsistent
     ├── StoreError                a store that cannot be read, written or understood
     │   └── CommitConflict        somebody else committed first; nothing was lost
+    ├── Unavailable               a source of votes that does not answer, whatever it is asked
     └── MissingExtra              an optional dependency that is not installed (also an ImportError)
 
 ``kind`` is the name used in JSON; ``exit_code`` is what the command line ends with:
@@ -98,6 +99,12 @@ class CommitConflict(StoreError):
     """Somebody else committed first; nothing that was evaluated is lost."""
 
     kind = "conflict"
+
+
+class Unavailable(PosterityError):
+    """A source of votes that cannot be used at all: no single item is to blame."""
+
+    kind = "unavailable"
 
 
 class MissingExtra(PosterityError, ImportError):
