@@ -267,7 +267,7 @@ def test_labels_since_a_step_are_what_changed(store: Store, world: World) -> Non
     before = labels(store)
     store.update(world.model("best"), budget="100%", rule="replace")
     after = labels(store)
-    changed = {row["id"]: row["label"] for row in store.labels(since=0).to_pylist()}
+    changed = {row["id"]: row["new"] for row in store.labels(since=0).to_pylist()}
     assert changed == {key: after[key] for key in after if after[key] != before[key]}
     assert store.labels(since=1).num_rows == 0
     store.revert(1)
@@ -483,7 +483,7 @@ def test_models_are_known_by_their_labelled_votes(store: Store, world: World) ->
         store.register(other)
     with pytest.raises(UnknownName, match=r"no model 'nwe'.*Did you mean 'new'"):
         store.plan("nwe")
-    with pytest.raises(InvalidData, match="no labelled votes"):
+    with pytest.raises(InvalidData, match="Nothing tells how"):
         store.register(Model("bare"))
     with pytest.raises(InvalidParameter, match="predict="):
         store.update("new")

@@ -12,7 +12,7 @@ from posterity.engine.deciding import Decided, decide_all, decide_last
 from posterity.engine.history import COLUMNS, ShardHistory, StepRows
 from posterity.engine.publishing import PUBLISHED, all_labels, labels_schema
 from posterity.engine.steps import UPDATE, Header, live_updates
-from posterity.engine.updating import votes_of_steps
+from posterity.engine.updating import parts_of
 from posterity.errors import PosterityError
 from posterity.tables.delta import Table
 from posterity.tables.layout import HEADER_SHARD
@@ -121,12 +121,12 @@ def _again(
     if headers[-1].kind != UPDATE:
         live = live_updates(headers)
         votes = history.votes_of(rows.rows, live)
-        return decide_all(context.prior, votes_of_steps(context, live), votes)
+        now = context.fit_of(headers[-1])
+        return decide_all(now, parts_of(context, live), votes, len(rows.rows))
     earlier = live_updates(headers[:-1])
-    matrix = np.vstack([history.votes_of(rows.rows, earlier), rows.vote[None]])
     stored = history.current(earlier, 0.0).label[rows.rows]
-    steps = votes_of_steps(context, [*earlier, headers[-1]])
-    return decide_last(context.prior, steps, matrix, stored)
+    steps = parts_of(context, [*earlier, headers[-1]])
+    return decide_last(steps, [*history.votes_of(rows.rows, earlier), rows.cast], stored)
 
 
 def _compare(

@@ -1,45 +1,63 @@
-"""Models: a name, votes on labelled data, and a way to obtain votes on items."""
+"""Models: a name, how it errs on labelled data, and a way to obtain votes on items."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from posterity._arrays import Codes
+from posterity.adapters import open_adapter
+from posterity.answers import Answers, typed_name
 from posterity.classes import Classes
-from posterity.errors import InvalidData, InvalidParameter
-from posterity.votes import MISSING, check_codes
+from posterity.errors import InvalidData, InvalidParameter, Unavailable
+from posterity.pairs import read_pairs
 
 Predict = Callable[[pa.Table], Any]
-"""From a batch of items (id and payload columns) to one vote an item: names, or codes."""
+"""From a batch of items (id and payload columns) to one vote an item: names, codes of the model's
+own classes, or class probabilities, one row an item. An attribute ``classes``, if it has one,
+names the model's own classes in the order of its codes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
     """A classifier that arrives.
 
-    ``labelled`` is a table (or a file) with the truth and this model's vote on labelled items; a
-    key column lets the votes of several models on the same items be compared. ``predict`` may be
-    left out where votes come from a file.
+    How it errs is told by one of ``labelled``, ``confusion`` and ``accuracy``. ``labelled`` is a
+    table (or a file) with the truth and this model's vote on labelled items; a key column lets the
+    votes of several models on the same items be compared. Without a column of votes it is the
+    truth of stored items by id: the model's stored votes on them are used, or it is asked for them
+    first. ``predict`` may be left out where votes come from a file.
     """
 
     name: str
     labelled: Any = None
     predict: Predict | str | None = None
-    """A callable, or its name as ``package.module:name``, which the store remembers."""
+    """A callable (a class is made once), or its name as ``package.module:name``, or an adapter as
+    in ``onnx-runtime:model.onnx``; the store remembers names."""
     cost: float | None = None
     """The price of one evaluation, in whatever unit; None: unknown, which is not zero."""
     truth: str = "truth"
-    vote: str = "vote"
+    vote: str | None = None
+    """None: the column ``vote``, or the one named like the model."""
     key: str = "id"
+    confusion: Any = None
+    """A confusion matrix: truths in rows, votes in columns; counts, or probabilities."""
+    accuracy: float | None = None
+    """One accuracy for all classes, where nothing else is known."""
+    classes: Iterable[Any] | None = None
+    """Its own classes, in the order of its codes and probabilities; None: the store's."""
+    class_map: Mapping[Any, Any] | str | Path | None = None
+    """What its classes are called here, where that differs: a mapping, or a file of one."""
+    other: Any = None
+    """The store's class for what the model knows and the store does not."""
+    soft: int | None = None
+    """How many classes of each soft vote to keep and fold; None: only the vote itself."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -48,13 +66,80 @@ class Model:
             raise InvalidParameter.of("predict", "a callable or its name", self.predict)
         if self.cost is not None and not (np.isfinite(self.cost) and self.cost >= 0):
             raise InvalidParameter.of("cost", "a finite number ≥ 0", self.cost)
+        known = (self.labelled, self.confusion, self.accuracy)
+        if sum(given is not None for given in known) > 1:
+            raise InvalidParameter(
+                "How a model errs is told by one of labelled, confusion and accuracy, not by more."
+            )
+
+    @property
+    def describes(self) -> bool:
+        """Whether it says more than its name and where its votes come from."""
+        return any(
+            given is not None
+            for given in (
+                *(self.labelled, self.confusion, self.accuracy, self.cost, self.classes),
+                *(self.class_map, self.other, self.soft),
+            )
+        )
+
+    def answers(self, classes: Classes) -> Answers:
+        """How its words become the store's classes."""
+        own = None if self.classes is None else Classes(self.classes).names
+        return Answers(classes, own, self._rename(classes, own), _plain(self.other), self.soft)
+
+    def _rename(self, classes: Classes, own: tuple[Any, ...] | None) -> dict[Any, Any]:
+        if self.class_map is None:
+            return {}
+        if isinstance(self.class_map, Mapping):
+            return {_plain(old): _plain(new) for old, new in self.class_map.items()}
+        path = Path(self.class_map)
+        if not path.is_file():
+            raise InvalidData(f"There is no class map '{path}'.")
+        expected = "a JSON object {its class: our class}, or CSV lines its,ours without a header"
+        pairs = read_pairs(path, "class map", expected=expected)
+        # A text file has no types: its names take those of the classes they stand for.
+        theirs = type(own[0]) if own else str
+        return {
+            typed_name(old, theirs): typed_name(new, classes.kind) for old, new in pairs.items()
+        }
+
+
+def answers_of(settings: Mapping[str, Any], classes: Classes) -> Answers:
+    """How a registered model's words become the store's classes."""
+    own = settings.get("classes")
+    return Answers(
+        classes,
+        None if own is None else tuple(own),
+        dict(settings.get("class_map") or ()),
+        settings.get("other"),
+        settings.get("soft"),
+    )
+
+
+def settings_of(answers: Answers) -> dict[str, Any]:
+    """What the store keeps of that; pairs, since JSON has no keys but texts."""
+    return {
+        "classes": None if answers.own is None else list(answers.own),
+        "class_map": [[old, new] for old, new in answers.rename.items()],
+        "other": answers.other,
+        "soft": answers.soft,
+    }
 
 
 def load_predict(spec: str) -> Predict:
-    """A callable by name, ``package.module:name``; the current folder is searched too."""
+    """A source of votes by name: an adapter, or ``package.module:name``.
+
+    The current folder is searched for modules too. A class is made when the first batch comes.
+    """
+    adapter = open_adapter(spec)
+    if adapter is not None:
+        return adapter
     module, colon, name = spec.partition(":")
     if not colon or not module or not name:
-        raise InvalidParameter.of("predict", "package.module:name", spec)
+        raise InvalidParameter.of(
+            "predict", "package.module:name, or an adapter such as onnx-runtime:model.onnx", spec
+        )
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -69,37 +154,29 @@ def load_predict(spec: str) -> Predict:
     return predict
 
 
-def encode_column(column: pa.ChunkedArray | pa.Array, classes: Classes, what: str) -> Codes:
-    """Names in a column as codes, by one look-up for all; None becomes −1."""
-    values = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-    if values.type in (pa.large_string(), pa.string_view()):
-        values = values.cast(pa.string())
-    fitting = {str: pa.types.is_string, int: pa.types.is_integer, bool: pa.types.is_boolean}
-    if not fitting[classes.kind](values.type):
-        if values.null_count == len(values):
-            return np.full(len(values), MISSING, dtype=np.int32)
-        raise InvalidData(
-            f"The {what} must hold classes of type {classes.kind.__name__}; got {values.type}."
-        )
-    if classes.kind is int:
-        values = values.cast(pa.int64())
-    known = pa.array(classes.names, values.type)
-    codes = pc.index_in(values, value_set=known)
-    strange = pc.and_(codes.is_null(), values.is_valid())
-    if pc.any(strange).as_py():
-        named = values.filter(strange).unique()[:5].to_pylist()
-        count = pc.sum(strange).as_py()
-        raise InvalidData(f"The {what} names unknown classes in {count} rows: {named}.")
-    return np.asarray(codes.fill_null(MISSING), dtype=np.int32)
+class Loaded:
+    """A source of votes with its state: a class is made once, when the first batch comes."""
+
+    def __init__(self, predict: Predict) -> None:
+        self._predict = predict
+        self._ready = not isinstance(predict, type)
+
+    def __call__(self, batch: pa.Table) -> Any:
+        """The model's answer."""
+        if not self._ready:
+            try:
+                self._predict = self._predict()  # type: ignore[call-arg]
+            except Exception as error:
+                raise Unavailable(f"The model cannot be loaded: {error!r}.") from error
+            self._ready = True
+        return self._predict(batch)
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """The model's own classes, if it names them."""
+        named = getattr(self._predict, "classes", None) if self._ready else None
+        return None if named is None else Classes(named).names
 
 
-def read_votes(given: Any, classes: Classes, items: int) -> Codes:
-    """A model's answer as codes: names or codes, one for every item."""
-    if isinstance(given, (pa.Array, pa.ChunkedArray)):
-        given = given.to_pylist()
-    values = given.tolist() if isinstance(given, np.ndarray) else list(given)
-    if len(values) != items:
-        raise InvalidData(f"The model gave {len(values)} votes for {items} items.")
-    if classes.kind is str and all(type(value) is int for value in values):
-        return check_codes(values, len(classes), "votes", allow_missing=False)
-    return classes.encode(values)
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

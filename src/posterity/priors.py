@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+import math
+from collections.abc import Sequence, Sized
+from pathlib import Path
 
 import numpy as np
 
 from posterity._arrays import ArrayLike, Floats
-from posterity.errors import InvalidData
+from posterity.errors import InvalidData, InvalidParameter
+from posterity.pairs import read_pairs
 from posterity.votes import as_array, check_classes, check_codes
 
 LOG_ZERO = -1e300
@@ -50,6 +53,30 @@ def given(weights: ArrayLike, *, classes: int | Sized) -> Floats:
         raise InvalidData("'prior' must be finite weights ≥ 0, at least one above 0.")
     normalised: Floats = prior / prior.sum()
     return normalised
+
+
+def read(path: Path, classes: Sequence[object]) -> Floats:
+    """Weights from a file: a JSON object {class: weight}, or CSV lines class,weight.
+
+    Classes left out get 0.
+    """
+    if not path.is_file():
+        allowed = "uniform, labelled, or a file of class weights"
+        raise InvalidParameter.of("prior", allowed, str(path))
+    expected = "a JSON object {class: weight}, or CSV lines class,weight, no header"
+    told = read_pairs(path, "prior", expected=expected)
+    names = [str(name) for name in classes]
+    weights: dict[str, float] = {}
+    for name, text in told.items():
+        try:
+            weights[name] = float(text)
+        except ValueError:
+            raise InvalidData(f"'{path}' is no prior.", hint=f"Expected {expected}.") from None
+        if name not in names:
+            raise InvalidData(f"The prior in '{path}' names {name!r}, which is no class here.")
+        if not (math.isfinite(weights[name]) and weights[name] >= 0):
+            raise InvalidData(f"The prior in '{path}' gives {name!r} the weight {text}.")
+    return given([weights.get(name, 0.0) for name in names], classes=len(names))
 
 
 def log(prior: Floats) -> Floats:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from posterity import checks, priors
 from posterity._arrays import ArrayLike
@@ -19,23 +18,28 @@ from posterity.confusion import estimate
 from posterity.engine import (
     compacting,
     evaluating,
+    extending,
+    importing,
+    learning,
     planning,
     publishing,
     reading,
     reverting,
     updating,
 )
-from posterity.engine.context import Context, register
+from posterity.engine.context import Context
 from posterity.engine.items import add_items, remove_items
 from posterity.engine.planning import Plan, Request
+from posterity.engine.registering import Registration, register, registered
 from posterity.engine.runs import Progress, Run, all_runs, unfinished
 from posterity.engine.steps import Header
 from posterity.errors import InvalidParameter, StoreError, UnknownName
 from posterity.models import Model, Predict, load_predict
 from posterity.rules import Rule
+from posterity.rules import parse as parse_rule
 from posterity.selectors import Selector
 from posterity.tables.files import open_files
-from posterity.tables.layout import CLASSES, DESCRIPTION, SHARD_ROWS, Description, Layout
+from posterity.tables.layout import DESCRIPTION, SHARD_ROWS, Description, Layout
 
 
 class Store:
@@ -56,14 +60,18 @@ class Store:
         *,
         classes: Classes | Iterable[Any],
         confusion: str = "full",
-        prior: ArrayLike | None = None,
+        prior: ArrayLike | str | Path | None = None,
         shard_rows: int = SHARD_ROWS,
         options: dict[str, str] | None = None,
     ) -> Store:
-        """Make an empty store at a folder or an object-store URI."""
+        """Make an empty store at a folder or an object-store URI.
+
+        ``prior``: ``"uniform"``, ``"labelled"`` (the class frequencies of the labelled set),
+        weights, one a class, or a file of them.
+        """
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
-        weights = None if prior is None else priors.given(prior, classes=known).tolist()
+        weights = _weights(prior, known)
         if shard_rows < 1:
             raise InvalidParameter.of("shard_rows", "at least 1", shard_rows)
         files = open_files(path, options)
@@ -72,22 +80,23 @@ class Store:
         layout = Layout(files)
         for table in layout.fixed:
             table.create()
-        rows = pa.table(
-            {
-                "code": list(range(len(known))),
-                "name": [str(name) for name in known],
-                "kind": [known.kind.__name__] * len(known),
-            },
-            schema=CLASSES,
-        )
+        rows = extending.class_table(known, weights)
         layout.classes.head().commit([layout.classes.write(rows, label="classes")])
-        described = Description(shard_rows=shard_rows, confusion=confusion, prior=weights)
+        described = Description(
+            shard_rows=shard_rows,
+            confusion=confusion,
+            prior=_kind_of_prior(prior, weights),
+            classes=len(known),
+        )
         # Last, so that a store whose creation was interrupted is not taken for one.
         files.write(DESCRIPTION, described.to_json())
         return cls(path, options)
 
-    def _context(self) -> Context:
-        return Context(open_files(self.path, self.options))
+    def _context(self, *, writing: bool = False) -> Context:
+        context = Context(open_files(self.path, self.options))
+        if writing:
+            context.raise_format()
+        return context
 
     @property
     def classes(self) -> Classes:
@@ -108,7 +117,43 @@ class Store:
 
     def add(self, items: Any, *, id: str = "id") -> int:  # noqa: A002 the user's word
         """Add items: Arrow, pandas, Polars, a dict of columns or a file; returns how many."""
-        return add_items(self._context(), items, id_column=id)
+        return add_items(self._context(writing=True), items, id_column=id)
+
+    def import_predictions(
+        self,
+        source: Any,
+        votes: Mapping[str, Model | str],
+        *,
+        id: str = "id",  # noqa: A002 the user's word
+        soft: Mapping[str, str] | None = None,
+        payload: Sequence[str] | None = None,
+        rule: Rule | str = planning.DEFAULT_RULE,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> importing.Imported:
+        """Items and their first steps from predictions that exist, without running anything.
+
+        ``source``: a table, a file, a folder, a glob, an object-store URI, or several. ``votes``
+        maps columns to models, in their order of arrival; ``soft`` maps models to their soft votes
+        (see ``SoftColumns``). Other columns become payload, or only those in ``payload``.
+        """
+        return importing.import_predictions(
+            self._context(writing=not dry_run),
+            source,
+            importing.sources_of(votes, soft),
+            id_column=id,
+            payload=payload,
+            rule=str(parse_rule(rule)),
+            options=self.options,
+            dry_run=dry_run,
+            progress=progress,
+        )
+
+    def append_classes(
+        self, names: Iterable[Any], *, weights: Mapping[Any, float] | None = None
+    ) -> Classes:
+        """Append classes; ``weights`` only where the store's prior has weights."""
+        return extending.append_classes(self._context(writing=True), list(names), weights)
 
     def remove(self, ids: Any) -> int:
         """Remove items: gone at once, purged at the next compaction."""
@@ -116,9 +161,11 @@ class Store:
         publishing.publish_labels(self._context(), anew=True)
         return count
 
-    def register(self, model: Model) -> None:
-        """Make a model known by its votes on labelled data."""
-        register(self._context(), model)
+    def register(self, model: Model) -> Registration:
+        """Make a model known by how it errs on labelled data; says how well that is founded."""
+        context = self._context(writing=True)
+        found = register(context, model)
+        return registered(context, model.name) if found is None else found
 
     def plan(
         self,
@@ -136,7 +183,9 @@ class Store:
         By default the first model looks at everything, a later one at ten per cent. The plan is
         kept, so that ``update(plan=plan.id)`` carries out exactly this one.
         """
-        context, request = self._request(model, budget, selector, rule, where, seed)
+        context, request, _ = self._request(model, budget, selector, rule, where, seed)
+        if context.model(request.model).pending:
+            return learning.labelled_plan(context, request)
         plan = updating.find_plan(context, request, more=more)
         if plan is None:
             note = "Nothing to do: this was carried out already (see --more)."
@@ -176,12 +225,15 @@ class Store:
         ``votes`` is a table or file of votes made elsewhere; else the model's ``predict`` is asked.
         With ``plan`` the plan's own budget, selector, rule and filter hold.
         """
-        context, request = self._request(model, budget, selector, rule, where, seed)
+        context, request, note = self._request(
+            model, budget, selector, rule, where, seed, writing=True
+        )
         predict = None if votes is not None else self._predict(model, context)
 
         def evaluate(run: Run, chosen: Plan) -> evaluating.FromFile | None:
             if retry_errors:
                 run.forget_errors()
+            learning.reuse_labelled(run, chosen)
             if votes is not None:
                 return evaluating.take_votes(
                     run,
@@ -198,10 +250,14 @@ class Store:
                 )
             return None
 
+        if context.model(request.model).pending:
+            note = learning.learn(context, request, evaluate)
+            context = self._context()
         if plan is None:
-            return updating.update(
+            done = updating.update(
                 context, request, evaluate, more=more, retry=retry_errors, rebase=rebase
             )
+            return done.with_note(note)
         made = updating.step_of(context, plan)
         if made is not None:
             return made
@@ -234,36 +290,36 @@ class Store:
         rule: Rule | str,
         where: str | None,
         seed: int,
-    ) -> tuple[Context, Request]:
-        context = self._context()
+        *,
+        writing: bool = False,
+    ) -> tuple[Context, Request, str]:
+        context = self._context(writing=writing)
         name = model if isinstance(model, str) else model.name
         request = Request.of(name, budget, selector, rule, where, seed)
         if where is not None and context.items is not None:
             context.items.select(["row"], where)  # refused before anything is registered
-        if isinstance(model, Model) and model.labelled is not None:
-            register(context, model)
+        note = ""
+        if isinstance(model, Model) and (model.describes or name not in context.models):
+            context.raise_format()
+            note = str(register(context, model) or "")
         context.model(name)
-        return context, request
+        return context, request, note
 
     def labels(self, *, since: int | None = None) -> pa.Table:
-        """Current labels: id, row, label, belief, step of the last change.
+        """Current labels by row: id, row, label, belief, step of the last change.
 
-        ``since``: only items whose label changed after that step, reverts included.
+        ``since``: only what changed after that step (−1: ever), reverts included, as changes: id,
+        row, old and new label, belief, step, reason.
         """
         context = self._context()
-        table = publishing.all_labels(context)
-        if since is None:
-            return table
-        if since > context.head:
-            raise InvalidParameter.of("since", f"a step of the store, up to {context.head}", since)
-        return table.filter(pc.greater(table.column("step"), since))
+        return publishing.all_labels(context) if since is None else reading.changes(context, since)
 
     def beliefs(self, ids: Any = None, *, top: int = 3) -> pa.Table:
         """The most believed classes of items (all by default) and the beliefs in them."""
         return reading.beliefs(self._context(), ids, top=top)
 
     def flips(self, step: int | None = None) -> pa.Table:
-        """The labels a step (by default the last) changed: id, old and new label, belief."""
+        """The labels a step (by default the last) changed, as changes, by row."""
         return reading.flips(self._context(), step)
 
     def history(self, id: str | int) -> list[dict[str, Any]]:  # noqa: A002 the user's word
@@ -302,7 +358,7 @@ class Store:
 
     def revert(self, step: int) -> reverting.Reverted:
         """Undo a step by a new one."""
-        return reverting.revert(self._context(), step)
+        return reverting.revert(self._context(writing=True), step)
 
     def check(self) -> list[str]:
         """What is wrong with the store; an empty list if nothing is."""
@@ -312,3 +368,19 @@ class Store:
         told = self.status()
         where = Path(self.path).name if "://" not in self.path else self.path
         return f"Store({where}: {told['items']:,} items, step {told['step']})"
+
+
+def _weights(prior: ArrayLike | str | Path | None, classes: Classes) -> list[float] | None:
+    if prior is None or (isinstance(prior, str) and prior in ("uniform", "labelled")):
+        return None
+    if isinstance(prior, (str, Path)):
+        weights = priors.read(Path(prior), classes.names)
+    else:
+        weights = priors.given(prior, classes=classes)
+    return [float(weight) for weight in weights]
+
+
+def _kind_of_prior(prior: object, weights: list[float] | None) -> str | None:
+    if isinstance(prior, str) and prior == "labelled":
+        return "labelled"
+    return None if weights is None else "given"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -166,9 +166,57 @@ class SoftVotes:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __getitem__(self, rows: ArrayLike) -> SoftVotes:
-        chosen = np.asarray(rows)
-        return SoftVotes(self.codes[chosen], self.weights[chosen], self.classes, self.hard[chosen])
+    def __getitem__(self, rows: Any) -> SoftVotes:
+        return SoftVotes(self.codes[rows], self.weights[rows], self.classes, self.hard[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Cast:
+    """One model's votes on a block of items: hard, and for some of them or all of them soft."""
+
+    hard: Codes
+    """(n,) −1 where there is no vote."""
+    soft: SoftVotes | None = None
+    """Of the same items; missing where the vote is only hard."""
+
+    def __post_init__(self) -> None:
+        if self.soft is not None:
+            check_same_length(hard=len(self.hard), soft=len(self.soft))
+
+    def __len__(self) -> int:
+        return len(self.hard)
+
+    def __getitem__(self, rows: Any) -> Cast:
+        return Cast(self.hard[rows], None if self.soft is None else self.soft[rows])
+
+    @staticmethod
+    def joined(parts: Sequence[Cast]) -> Cast:
+        """Blocks put together again; the widest soft vote gives the number of classes kept."""
+        hard = np.concatenate([np.zeros(0, dtype=np.int32), *(part.hard for part in parts)])
+        width = max(
+            (part.soft.codes.shape[1] for part in parts if part.soft is not None), default=0
+        )
+        if not width:
+            return Cast(hard)
+        classes = max(part.soft.classes for part in parts if part.soft is not None)
+        codes = np.full((len(hard), width), MISSING, dtype=np.int32)
+        weights, softly = np.zeros((len(hard), width)), np.full(len(hard), MISSING, dtype=np.int32)
+        start = 0
+        for part in parts:
+            if part.soft is not None:
+                rows, columns = slice(start, start + len(part)), slice(part.soft.codes.shape[1])
+                codes[rows, columns] = part.soft.codes
+                weights[rows, columns] = part.soft.weights
+                softly[rows] = part.soft.hard
+            start += len(part)
+        return Cast(hard, SoftVotes(codes, weights, classes, softly))
+
+    @property
+    def only_hard(self) -> Codes:
+        """The votes that have no soft twin; −1 elsewhere."""
+        if self.soft is None:
+            return self.hard
+        return np.where(self.soft.hard != MISSING, np.int32(MISSING), self.hard)
 
 
 def majority(votes: ArrayLike) -> Codes:

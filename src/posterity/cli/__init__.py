@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import click
 
 import posterity
-from posterity.cli import changing, inspecting
+from posterity.cli import bringing, changing, inspecting
 from posterity.cli.demo import demo_command
 from posterity.cli.replay import replay_command
 from posterity.errors import PosterityError
@@ -30,20 +30,21 @@ TRACEBACK = "POSTERITY_TRACEBACK"
 def cli() -> None:
     """Keep a dataset's stored predictions up to date as models improve.
 
-    Start with `posterity demo`; measure on recorded predictions with `posterity replay`. A store
-    of your own takes five commands:
+    Start with `posterity demo`; measure on recorded predictions with `posterity replay`. From
+    predictions you have to your first update takes five commands (docs/first-hour.md):
 
     \b
-      posterity init photos --classes classes.txt
-      posterity add photos items.parquet --id path
-      posterity model photos vit-l --labelled val.parquet --truth y --vote vit_l
+      posterity init photos --classes preds.parquet --column pred
+      posterity import photos preds.parquet --id path --label pred --model old --labelled truth.csv
+      posterity model photos vit-l --predict mypackage.models:vit
       posterity plan photos vit-l --budget 10%
-      posterity update photos vit-l --budget 10% --votes votes.parquet
+      posterity update photos vit-l --budget 10%
     """
 
 
 for command in (
-    *(changing.init_command, changing.add_command, changing.remove_command, changing.model_command),
+    *(bringing.init_command, bringing.classes_command, bringing.add_command),
+    *(bringing.import_command, bringing.model_command, changing.remove_command),
     *(changing.plan_command, changing.update_command, changing.revert_command),
     *(changing.settle_command, changing.compact_command, changing.vacuum_command),
     *(inspecting.status_command, inspecting.log_command, inspecting.flips_command),

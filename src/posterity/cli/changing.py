@@ -1,4 +1,4 @@
-"""Commands that change a store: init, add, remove, model, plan, update, revert, compact, …"""
+"""Commands that change a store: remove, plan, update, revert, settle, compact, vacuum."""
 
 from __future__ import annotations
 
@@ -12,73 +12,9 @@ from posterity.cli.output import as_json_option, print_json, progress_bar, store
 from posterity.engine.compacting import RETENTION_HOURS
 from posterity.engine.evaluating import BATCH, MAX_ERRORS
 from posterity.engine.planning import DEFAULT_RULE, DEFAULT_SELECTOR
-from posterity.errors import InvalidData, InvalidParameter
+from posterity.errors import UnknownName
 from posterity.models import Model
 from posterity.store import Store
-
-
-@click.command("init", short_help="Make an empty store.")
-@store_argument
-@click.option("--classes", required=True, metavar="FILE", help="Class names, one a line; or A,B,C.")
-@click.option("--type", "kind", default="str", show_default=True, help="Of names: str, int, bool.")
-@click.option("--confusion", default="full", show_default=True, help="diagonal or full.")
-@click.option("--shard-rows", type=int, help="Rows a shard. [default: about 4 million]")
-@as_json_option
-def init_command(
-    store: str, classes: str, kind: str, confusion: str, shard_rows: int | None, as_json: bool
-) -> None:
-    """Make an empty store in a folder (or at an object-store URI) for the given classes."""
-    names = _typed(_class_names(classes), kind)
-    options: dict[str, Any] = {} if shard_rows is None else {"shard_rows": shard_rows}
-    made = Store.create(store, classes=names, confusion=confusion, **options)
-    if as_json:
-        print_json(made.status())
-    else:
-        click.echo(f"{store}: a store for {len(names)} classes")
-
-
-def _class_names(given: str) -> list[str]:
-    path = Path(given)
-    if path.is_file():
-        try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-        except UnicodeDecodeError as error:
-            raise InvalidData(f"'{path}' is not UTF-8 text: {error}.") from None
-        return [line.strip() for line in lines if line.strip()]
-    if "," not in given:
-        raise InvalidParameter.of("classes", "a file of names, or names separated by commas", given)
-    return [name.strip() for name in given.split(",") if name.strip()]
-
-
-def _typed(names: list[str], kind: str) -> list[Any]:
-    if kind == "str":
-        return names
-    try:
-        if kind == "int":
-            return [int(name) for name in names]
-        if kind == "bool":
-            return [{"false": False, "true": True}[name.lower()] for name in names]
-    except (ValueError, KeyError) as error:
-        raise InvalidParameter.of("classes", f"names of type {kind}", str(error)) from None
-    raise InvalidParameter.of("type", "str, int or bool", kind)
-
-
-@click.command("add", short_help="Add items.")
-@store_argument
-@click.argument("file")
-@click.option("--id", "id_column", default="id", show_default=True, help="The column of ids.")
-@as_json_option
-def add_command(store: str, file: str, id_column: str, as_json: bool) -> None:
-    """Add the items in FILE (.parquet, .csv, .jsonl); other columns become their payload.
-
-    Ids are strings or integers. An id that occurs twice, or is in the store already, refuses the
-    whole file.
-    """
-    count = Store(store).add(file, id=id_column)
-    if as_json:
-        print_json({"added": count})
-    else:
-        click.echo(f"{count:,} items added")
 
 
 @click.command("remove", short_help="Remove items.")
@@ -96,43 +32,6 @@ def remove_command(store: str, items: tuple[str, ...], as_json: bool) -> None:
         print_json({"removed": count})
     else:
         click.echo(f"{count:,} items removed; `posterity compact {store}` purges them")
-
-
-@click.command("model", short_help="Register a model.")
-@store_argument
-@click.argument("name")
-@click.option("--labelled", required=True, metavar="FILE", help="Truth and vote on labelled items.")
-@click.option("--truth", default="truth", show_default=True, help="Its column of true classes.")
-@click.option("--vote", default="vote", show_default=True, help="Its column of this model's votes.")
-@click.option("--key", default="id", show_default=True, help="Its column that names the item.")
-@click.option("--predict", metavar="MODULE:NAME", help="A callable that votes on items.")
-@click.option("--cost", type=float, help="The price of one evaluation.")
-@as_json_option
-def model_command(
-    store: str,
-    name: str,
-    labelled: str,
-    truth: str,
-    vote: str,
-    key: str,
-    predict: str | None,
-    cost: float | None,
-    as_json: bool,
-) -> None:
-    """Register the model NAME by its votes on labelled data.
-
-    \b
-      posterity model photos vit-l --labelled val.parquet --truth y --vote vit_l
-    """
-    model = Model(
-        name, labelled=labelled, predict=predict, cost=cost, truth=truth, vote=vote, key=key
-    )
-    held = Store(store)
-    held.register(model)
-    if as_json:
-        print_json(held.status())
-    else:
-        click.echo(f"{name} is registered")
 
 
 def _step_options(command: Any) -> Any:
@@ -194,7 +93,7 @@ def plan_command(store: str, model: str, out: str | None, as_json: bool, **step:
 @click.option("--plan", metavar="ID", help="Carry out exactly this plan.")
 @click.option("--resume", "run", metavar="RUN", help="Go on with this unfinished run.")
 @click.option("--rebase", is_flag=True, help="Fold votes planned at an older step.")
-@click.option("--predict", metavar="MODULE:NAME", help="Ask this callable for votes.")
+@click.option("--predict", metavar="SOURCE", help="Ask this: MODULE:NAME, or an adapter.")
 @click.option("--batch", default=BATCH, show_default=True, help="Items a call of the model.")
 @click.option("--max-errors", default=MAX_ERRORS, show_default=True, help="Stop after more.")
 @click.option("--retry-errors", is_flag=True, help="Try items again the model failed on.")
@@ -222,10 +121,12 @@ def update_command(
       posterity update photos vit-l --budget 10% --votes votes.parquet --id path --vote pred
     """
     asked: Model | str = model if predict is None else Model(model, predict=predict)
+    held = Store(store)
+    known = held.status()["models"]
+    if model not in known:  # a slip of the finger must not make a model
+        raise UnknownName.among("model", model, known)
     with progress_bar("Evaluating", "items") as progress:
-        report = Store(store).update(
-            asked, id=id_column, plan=plan or run, progress=progress, **options
-        )
+        report = held.update(asked, id=id_column, plan=plan or run, progress=progress, **options)
     if as_json:
         print_json(report.to_dict())
     else:

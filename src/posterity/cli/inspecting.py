@@ -66,18 +66,25 @@ def log_command(store: str, as_json: bool) -> None:
 @click.option("--out", metavar="FILE", help="Write all of them: .parquet, .csv or .jsonl.")
 @as_json_option
 def flips_command(store: str, step: int | None, out: str | None, as_json: bool) -> None:
-    """Items whose label a step changed, with the old and the new label."""
+    """Items whose label a step changed: id, row, old, new, belief, step, reason; by row."""
     _tell(Store(store).flips(step), "flips", out, as_json=as_json)
 
 
 @click.command("labels", short_help="Current labels.")
 @store_argument
-@click.option("--since", type=int, metavar="STEP", help="Only labels changed after this step.")
+@click.option(
+    "--since", type=int, metavar="STEP", help="Only what changed after this step (-1: ever)."
+)
 @click.option("--out", metavar="FILE", help="Write all of them: .parquet, .csv or .jsonl.")
 @as_json_option
 def labels_command(store: str, since: int | None, out: str | None, as_json: bool) -> None:
-    """The label of each item, the belief in it, and the step of its last change."""
-    _tell(Store(store).labels(since=since), "labels", out, as_json=as_json)
+    """The label of each item, the belief in it, and the step of its last change; by row.
+
+    With --since, what a pipeline that applies only changes needs: id, row, old, new, belief, step,
+    reason. An item whose label came back to what it was is not among them.
+    """
+    what = "labels" if since is None else "changes"
+    _tell(Store(store).labels(since=since), what, out, as_json=as_json)
 
 
 @click.command("history", short_help="What happened to one item.")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,49 +12,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from posterity import confusion, priors
-from posterity._arrays import Counts, Floats, Mask
+from posterity import priors
+from posterity._arrays import Mask
 from posterity.classes import Classes
-from posterity.confusion import Confusion
+from posterity.engine.fits import Fit, Registered
 from posterity.engine.steps import Header, read_headers
-from posterity.errors import (
-    CommitConflict,
-    InvalidData,
-    InvalidParameter,
-    StoreError,
-    UnknownName,
-)
-from posterity.models import Model, encode_column
+from posterity.errors import InvalidData, InvalidParameter, StoreError, UnknownName
 from posterity.tables.delta import Snapshot
 from posterity.tables.files import Files
-from posterity.tables.layout import LABELLED, MODELS, Description, Layout
-from posterity.tables.sources import column, ids_of, read_rows
-from posterity.votes import MISSING
+from posterity.tables.layout import DESCRIPTION, FORMAT, Description, Layout
 
 NEXT_ROW = "posterity.rows"
 HEAD = "posterity.head"
 ARRIVALS = "posterity.models"
-TRIES = 20
 
 _KINDS: dict[str, Callable[[str], Any]] = {
     "str": str,
     "int": int,
     "bool": lambda text: text == "True",
 }
-
-
-@dataclass(frozen=True)
-class Registered:
-    """A model the store knows: its counts on labelled data, and its settings."""
-
-    name: str
-    arrival: int
-    settings: dict[str, Any]
-    counts: Counts
-
-    def confusion(self, estimator: str) -> Confusion:
-        """How it errs."""
-        return Confusion.from_counts(self.counts, estimator=estimator)
 
 
 class Context:
@@ -67,6 +42,7 @@ class Context:
         self.description = Description.read(files)
         self.ledger: Snapshot = self.layout.ledger.head()
         self.headers: list[Header] = read_headers(self.ledger)
+        self._fits: dict[Any, Fit] = {}
 
     @property
     def head(self) -> int:
@@ -76,16 +52,13 @@ class Context:
     @cached_property
     def classes(self) -> Classes:
         """The classes, in the order of their codes."""
-        rows = sorted(self.layout.classes.head().read().to_pylist(), key=lambda row: row["code"])
-        return Classes([_KINDS[row["kind"]](row["name"]) for row in rows])
+        return Classes([_KINDS[row["kind"]](row["name"]) for row in self.class_rows])
 
     @cached_property
-    def prior(self) -> Floats:
-        """The prior over classes."""
-        given = self.description.prior
-        if given is None:
-            return priors.uniform(len(self.classes))
-        return priors.given(given, classes=self.classes)
+    def class_rows(self) -> list[dict[str, Any]]:
+        """The table of classes, in the order of their codes."""
+        rows = self.layout.classes.head().read().to_pylist()
+        return sorted(rows, key=lambda row: row["code"])
 
     @cached_property
     def items(self) -> Snapshot | None:
@@ -124,21 +97,77 @@ class Context:
     @cached_property
     def models(self) -> dict[str, Registered]:
         """The registered models, in their order of arrival, each with its latest settings."""
-        known = len(self.classes)
-        listed = []
-        for row in self.arrivals.read().to_pylist():
-            counts = np.zeros((known, known), dtype=np.int64)
-            counts[row["vote"], row["truth"]] = row["count"]
-            settings = json.loads(row["settings"])
-            listed.append(Registered(row["name"], row["arrival"], settings, counts))
+        listed = [
+            Registered(
+                row["name"],
+                row["arrival"],
+                json.loads(row["settings"]),
+                (row["vote"], row["truth"]),
+                row["count"],
+                row["probability"],
+            )
+            for row in self.arrivals.read().to_pylist()
+        ]
         listed.sort(key=lambda model: (model.arrival, model.settings["revision"]))
         return {model.name: model for model in listed}
 
-    @cached_property
-    def confusions(self) -> dict[str, Confusion]:
-        """Each model's confusion, by the store's estimator."""
-        estimator = self.description.confusion
-        return {name: model.confusion(estimator) for name, model in self.models.items()}
+    def fit(self, arriving: str | None = None) -> Fit:
+        """What beliefs are formed with now, when this model arrives."""
+        return self._fit(
+            self.description.beliefs,
+            self.description.confusion,
+            len(self.classes),
+            self._prior_now(arriving),
+        )
+
+    def fit_of(self, header: Header) -> Fit:
+        """What a step recorded that it decided with."""
+        told = header.fit
+        classes = told.get("classes") or self.description.classes or len(self.classes)
+        # Reverts of format 1 recorded none; there a store has one fit for all its life.
+        prior = told["prior"] if "prior" in told else self._prior_now(None)
+        return self._fit(
+            told.get("beliefs", self.description.beliefs),
+            told.get("confusion", self.description.confusion),
+            classes,
+            None if prior is None else tuple(prior),
+        )
+
+    def _fit(
+        self, beliefs: str, confusion: str, classes: int, prior: tuple[float, ...] | None
+    ) -> Fit:
+        # One object for equal parameters: steps that share it need not fold all votes anew.
+        key = (beliefs, confusion, classes, prior)
+        if key not in self._fits:
+            self._fits[key] = Fit(
+                self.models, beliefs=beliefs, confusion=confusion, classes=classes, prior=prior
+            )
+        return self._fits[key]
+
+    def _prior_now(self, arriving: str | None) -> tuple[float, ...] | None:
+        kept = self.description.prior
+        if kept is None:
+            return None
+        if kept == "labelled":
+            return self._labelled_prior(arriving)
+        weights = kept if isinstance(kept, list) else []
+        return tuple(
+            row["weight"] if row["weight"] is not None else weights[row["code"]]
+            for row in self.class_rows
+        )
+
+    def _labelled_prior(self, arriving: str | None) -> tuple[float, ...]:
+        """The class frequencies of the arriving model's labelled items, or of the last one's."""
+        newest = sorted(self.models.values(), key=lambda model: -model.arrival)
+        for model in sorted(newest, key=lambda model: model.name != arriving):
+            truths = model.count_table(len(self.classes)).sum(axis=0)
+            if truths.sum():
+                truth = np.repeat(np.arange(len(truths)), truths)
+                return tuple(priors.labelled(truth, classes=self.classes).tolist())
+        raise InvalidData(
+            "The prior is that of the labelled set, and no model has labelled items.",
+            hint="Give labelled data with a model, or make the store with a uniform prior.",
+        )
 
     def check_step(self, step: int) -> None:
         """Refuse a step the store does not have."""
@@ -147,10 +176,24 @@ class Context:
         if step not in {header.step for header in self.headers}:
             raise InvalidParameter.of("step", f"a step of the store, 0 to {self.head}", step)
 
+    def raise_format(self) -> None:
+        """Bring a store of an older format to this one, before the first change made to it."""
+        if self.description.format == FORMAT:
+            return
+        for table in self.layout.fixed:
+            table.evolve()
+        raised = replace(self.description, format=FORMAT, classes=len(self.classes))
+        # Last: until then the columns are more than the format promises, never less.
+        self.files.write(DESCRIPTION, raised.to_json())
+        self.description, self.ledger = raised, self.layout.ledger.head()
+        self.headers = read_headers(self.ledger)
+        self.forget_models()
+
     def forget_models(self) -> None:
         """One was registered: read them again when they are next asked for."""
-        for name in ("arrivals", "models", "confusions"):
+        for name in ("arrivals", "models"):
             self.__dict__.pop(name, None)
+        self._fits.clear()
 
     def model(self, name: str) -> Registered:
         """A registered model by name."""
@@ -164,86 +207,3 @@ class Context:
             raise StoreError("The store has no items.")
         table = self.items.read(["row", "id"])
         return table.column("id").take(pc.index_in(rows, value_set=table.column("row")))
-
-
-def register(context: Context, model: Model) -> None:
-    """Make a model known, however many others are registering at the same time."""
-    for _ in range(TRIES):
-        try:
-            return _register(context, model)
-        except CommitConflict:
-            context.forget_models()
-    raise CommitConflict("Too many others are registering models; nothing was registered.")
-
-
-def _register(context: Context, model: Model) -> None:
-    """Its labelled votes first, then the row that makes them visible."""
-    if model.labelled is None:
-        raise InvalidData(
-            f"The model '{model.name}' has no labelled votes, so nobody knows how it errs.",
-            hint="Give a table with the truth and its vote on a few labelled items.",
-        )
-    rows = read_rows(model.labelled, "labelled", ids=model.key)
-    classes = context.classes
-    truth, votes = (
-        encode_column(column(rows, name, "labelled data"), classes, f"labelled column '{name}'")
-        for name in (model.truth, model.vote)
-    )
-    if (truth == MISSING).any():
-        raise InvalidData(f"The labelled data of '{model.name}' has rows without a truth.")
-    keyed = model.key in rows.column_names
-    keys: list[str | None] = [None] * len(truth)
-    if keyed:
-        keys = [str(key) for key in ids_of(rows, model.key, "labelled data").to_pylist()]
-        if len(set(keys)) < len(keys):
-            raise InvalidData(f"The labelled data of '{model.name}' has an item more than once.")
-    counts = confusion.count(truth, votes, classes=classes)
-    if not counts.sum():
-        raise InvalidData(f"The labelled data of '{model.name}' holds no vote.")
-    told = repr([keys, truth.tolist(), votes.tolist()]).encode()
-    settings: dict[str, Any] = {
-        "digest": hashlib.sha256(told).hexdigest()[:16],
-        "keyed": keyed,
-        "labelled": len(truth),
-        "cost": model.cost,
-        "predict": model.predict if isinstance(model.predict, str) else None,
-        "revision": 0,
-    }
-    known = context.models.get(model.name)
-    if known is not None:
-        if known.settings["digest"] != settings["digest"]:
-            raise InvalidData(
-                f"A model '{model.name}' is registered with other labelled votes.",
-                hint="Give the new one another name; the votes it cast stay explained by its own.",
-            )
-        settings["revision"] = known.settings["revision"]
-        if settings == known.settings:
-            return
-        settings["revision"] += 1
-    else:
-        count = len(truth)
-        labelled = pa.table(
-            {
-                "model": [model.name] * count,
-                "digest": [settings["digest"]] * count,
-                "key": keys,
-                "truth": truth,
-                "vote": votes,
-            },
-            schema=LABELLED,
-        )
-        table = context.layout.labelled
-        table.head().commit([table.write(labelled, label="labelled")])
-    cells = np.argwhere(counts)
-    row = {
-        "name": [model.name],
-        "arrival": [known.arrival if known else len(context.models)],
-        "settings": [json.dumps(settings)],
-        "vote": [cells[:, 0].tolist()],
-        "truth": [cells[:, 1].tolist()],
-        "count": [counts[cells[:, 0], cells[:, 1]].tolist()],
-    }
-    file = context.layout.models.write(pa.table(row, schema=MODELS), label="model")
-    number = (context.arrivals.fence(ARRIVALS) or 0) + 1
-    context.arrivals.commit([file], fence=(ARRIVALS, number))
-    context.forget_models()

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from posterity._arrays import Codes, Rows
+from posterity._arrays import Rows
 from posterity.engine.context import Context
 from posterity.engine.items import rows_or_none
 from posterity.engine.planning import Plan
 from posterity.engine.runs import Progress, Run
-from posterity.errors import InvalidData, InvalidParameter, PosterityError, StoreError
-from posterity.models import Predict, encode_column, read_votes
-from posterity.tables.sources import column, ids_of, read_rows
-from posterity.votes import MISSING
+from posterity.errors import (
+    InvalidData,
+    InvalidParameter,
+    MissingExtra,
+    PosterityError,
+    StoreError,
+    Unavailable,
+)
+from posterity.models import Loaded, Predict, answers_of
+from posterity.tables.sources import column, ids_of, read_rows, truth_types
+from posterity.votes import MISSING, Cast
 
 BATCH = 1024
 MAX_ERRORS = 100
@@ -70,8 +77,9 @@ def ask_model(
     left = np.setdiff1d(plan.rows, [*have.tolist(), *failed])
     left = left[~context.removed[left]]
     done = len(plan.rows) - len(left)
+    source = _Source(context, plan.request.model, predict)
     for rows, items in _payload(context, left, batch):
-        voted, votes, reasons = _vote(context, predict, rows, items, max_errors - len(failed))
+        voted, votes, reasons = _vote(source, rows, items, max_errors - len(failed))
         if len(voted):
             run.keep_votes(voted, votes)
         if reasons:
@@ -92,25 +100,43 @@ def _refuse_errors(failed: dict[int, str], most: int) -> None:
         )
 
 
+class _Source:
+    """A model to be asked, and how its words become our classes."""
+
+    def __init__(self, context: Context, model: str, predict: Predict) -> None:
+        self._answers = answers_of(context.model(model).settings, context.classes)
+        self._predict = Loaded(predict)
+
+    def __call__(self, items: pa.Table) -> Cast:
+        """One vote an item."""
+        given = self._predict(items)
+        answers = self._answers
+        if answers.own is None and self._predict.classes is not None:
+            answers = replace(answers, own=self._predict.classes)
+        return answers.votes(given, items.num_rows)
+
+
 def _vote(
-    context: Context, predict: Predict, rows: Rows, items: pa.Table, most: int
-) -> tuple[Rows, Codes, dict[int, str]]:
+    source: _Source, rows: Rows, items: pa.Table, most: int
+) -> tuple[Rows, Cast, dict[int, str]]:
     """Votes of a batch; if the model fails on it, of each item alone, so that one costs one."""
     try:
-        return rows, read_votes(predict(items), context.classes, len(rows)), {}
+        return rows, source(items), {}
+    except (Unavailable, MissingExtra):
+        raise  # no item is to blame
     except Exception as error:
         if len(rows) == 1:
             told = error.message if isinstance(error, PosterityError) else repr(error)
-            return rows[:0], np.zeros(0, dtype=np.int32), {int(rows[0]): told}
-    voted, votes, reasons = [rows[:0]], [np.zeros(0, dtype=np.int32)], dict[int, str]()
+            return rows[:0], Cast.joined([]), {int(rows[0]): told}
+    voted, votes, reasons = [rows[:0]], list[Cast](), dict[int, str]()
     for at in range(len(rows)):
-        one, vote, reason = _vote(context, predict, rows[at : at + 1], items.slice(at, 1), most)
+        one, vote, reason = _vote(source, rows[at : at + 1], items.slice(at, 1), most)
         voted.append(one)
         votes.append(vote)
         reasons |= reason
         if len(reasons) > most:
             break  # the rest of the batch is not worth asking for
-    return np.concatenate(voted), np.concatenate(votes), reasons
+    return np.concatenate(voted), Cast.joined(votes), reasons
 
 
 def _payload(context: Context, rows: Rows, batch: int) -> Iterator[tuple[Rows, pa.Table]]:
@@ -157,7 +183,9 @@ def take_votes(
 ) -> FromFile:
     """Votes made elsewhere: rows of the plan's items are folded, others counted and left out."""
     context = run.context
-    rows = read_rows(source, "votes", ids=id_column)
+    answers = answers_of(context.model(plan.request.model).settings, context.classes)
+    types = truth_types(answers.kind, vote_column)
+    rows = read_rows(source, "votes", ids=id_column, types=types)
     ids = ids_of(rows, id_column, "file of votes")
     cast = column(rows, vote_column, "file of votes")
     repeated = len(ids) - pc.count_distinct(ids).as_py()
@@ -174,7 +202,7 @@ def take_votes(
         )
     keep = known if keep_unplanned else pc.and_(known, planned)
     kept_rows = numbers.filter(keep).to_numpy()
-    votes = encode_column(cast.filter(keep), context.classes, "file of votes")
+    votes = answers.column(cast.filter(keep), "file of votes")
     if (votes == MISSING).any():
         raise InvalidData(
             f"The file of votes has {int((votes == MISSING).sum())} rows without one."
@@ -194,5 +222,5 @@ def take_votes(
     new = ~np.isin(kept_rows, have, assume_unique=True)
     if new.any():
         order = np.argsort(kept_rows[new], kind="stable")
-        run.keep_votes(kept_rows[new][order], votes[new][order])
+        run.keep_votes(kept_rows[new][order], Cast(votes[new][order]))
     return counted

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from posterity._arrays import Codes, Floats, Mask, Rows
 from posterity.engine.steps import Header
+from posterity.tables import softvotes
 from posterity.tables.delta import Snapshot
-from posterity.votes import MISSING
+from posterity.votes import MISSING, Cast, SoftVotes
 
-COLUMNS = ["row", "step", "vote", "label", "belief", "entropy"]
+COLUMNS = ["row", "step", "vote", "label", "belief", "entropy", *softvotes.NAMES]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,10 +23,15 @@ class StepRows:
 
     rows: Rows
     """Positions within the shard, ascending."""
-    vote: Codes
+    cast: Cast
     label: Codes
     belief: Floats
     entropy: Floats
+
+    @property
+    def vote(self) -> Codes:
+        """The votes; −1 where the step only moved a label."""
+        return self.cast.hard
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +64,20 @@ class ShardHistory:
         )
         row = table.column("row").to_numpy() - start
         belief, entropy = (table.column(name).to_numpy() for name in ("belief", "entropy"))
+        softly = any(table.column(name).null_count < table.num_rows for name in softvotes.NAMES)
         steps = {}
         for number in np.unique(step).tolist():
             at = np.flatnonzero(step == number)
             at = at[np.argsort(row[at], kind="stable")]
-            steps[int(number)] = StepRows(row[at], vote[at], label[at], belief[at], entropy[at])
+            soft = softvotes.from_columns(table.take(at), vote[at]) if softly else None
+            cast = Cast(vote[at], soft)
+            steps[int(number)] = StepRows(row[at], cast, label[at], belief[at], entropy[at])
         return cls(start, items, steps)
+
+    def before(self, step: int) -> ShardHistory:
+        """As it was before a step."""
+        earlier = {number: rows for number, rows in self.steps.items() if number < step}
+        return ShardHistory(self.start, self.items, earlier)
 
     def current(self, headers: Sequence[Header], prior_entropy: float) -> Current:
         """Labels, beliefs and entropies after the last step; votes of the given updates count."""
@@ -99,16 +113,25 @@ class ShardHistory:
                 mask[self.voters(header.step)] = True
         return mask
 
-    def votes_of(self, rows: Rows, headers: Sequence[Header]) -> Codes:
-        """(T, n): the votes of the given updates on some items; −1 where there is none."""
-        votes = np.full((len(headers), len(rows)), MISSING, dtype=np.int32)
+    def votes_of(self, rows: Rows, headers: Sequence[Header]) -> list[Cast]:
+        """The votes of each of the given updates on some items; −1 where there is none."""
         order = np.argsort(rows, kind="stable")
         wanted = rows[order]
-        for at, header in enumerate(headers):
-            written = self.steps.get(header.step)
-            if written is None or not len(written.rows):
-                continue
-            found = np.searchsorted(written.rows, wanted).clip(max=len(written.rows) - 1)
-            hit = written.rows[found] == wanted
-            votes[at, order[hit]] = written.vote[found[hit]]
-        return votes
+        return [self._votes_of(order, wanted, header.step) for header in headers]
+
+    def _votes_of(self, order: Rows, wanted: Rows, step: int) -> Cast:
+        hard = np.full(len(wanted), MISSING, dtype=np.int32)
+        written = self.steps.get(step)
+        if written is None or not len(written.rows):
+            return Cast(hard)
+        found = np.searchsorted(written.rows, wanted).clip(max=len(written.rows) - 1)
+        hit = written.rows[found] == wanted
+        hard[order[hit]] = written.vote[found[hit]]
+        if written.cast.soft is None:
+            return Cast(hard)
+        kept = written.cast.soft[found[hit]]
+        codes = np.full((len(wanted), kept.codes.shape[1]), MISSING, dtype=np.int32)
+        weights, softly = np.zeros(codes.shape), np.full(len(wanted), MISSING, dtype=np.int32)
+        codes[order[hit]], weights[order[hit]] = kept.codes, kept.weights
+        softly[order[hit]] = kept.hard
+        return Cast(hard, SoftVotes(codes, weights, kept.classes, softly))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,14 @@ import pyarrow.compute as pc
 from posterity._arrays import Rows
 from posterity.engine.context import NEXT_ROW, Context
 from posterity.errors import CommitConflict, InvalidData
-from posterity.tables.delta import delta_schema
+from posterity.tables.delta import DataFile, Table, delta_schema
 from posterity.tables.layout import REMOVED
 from posterity.tables.sources import ids_of, read_rows
 
 RESERVED = ("shard", "row")
 TRIES = 20
+FILE_ROWS = 2**20
+"""Items in one file: what is held in memory while they are written."""
 
 
 def add_items(context: Context, data: Any, *, id_column: str = "id") -> int:
@@ -29,48 +33,103 @@ def add_items(context: Context, data: Any, *, id_column: str = "id") -> int:
     if not len(ids):
         raise InvalidData("The data holds no items.")
     payload = [name for name in rows.column_names if name != id_column]
+    refuse_reserved(payload)
+    plain = pa.table({"id": ids, **{name: rows.column(name) for name in payload}})
+    commit_items(context, ids, lambda: iter([prepared(plain)]))
+    return len(ids)
+
+
+def refuse_reserved(payload: Iterable[str]) -> None:
+    """Names the store uses itself cannot be payload."""
     clash = [name for name in payload if name.lower() in (*RESERVED, "id")]
     if clash:
         raise InvalidData(f"The payload column '{clash[0]}' has a name the store uses itself.")
-    _refuse_repeated(ids)
-    plain = pa.table({"id": ids, **{name: rows.column(name) for name in payload}})
+
+
+def prepared(items: pa.Table) -> pa.Table:
+    """Items in the types the table format keeps."""
     try:
-        prepared = plain.cast(delta_schema(plain.schema))
+        return items.cast(delta_schema(items.schema))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidData(f"The payload cannot be stored: {str(error).splitlines()[0]}.") from None
+
+
+def commit_items(
+    context: Context,
+    ids: pa.ChunkedArray,
+    batches: Callable[[], Iterator[pa.Table]],
+    *,
+    mark: str | None = None,
+) -> int:
+    """Write items batch by batch and make all of them visible at once; returns their first row.
+
+    ``batches`` may be asked for more than once: if somebody adds items at the same time, theirs
+    have rows then and ours get the next. ``mark`` names the commit; one of that name is made once.
+    """
+    refuse_repeated(ids)
     for _ in range(TRIES):
+        done = None if mark is None or context.items is None else context.items.fence(mark)
+        if done is not None:
+            return done
         try:
-            return _commit_items(context, prepared)
+            return _commit_items(context, ids, batches(), mark)
         except CommitConflict:
-            # Somebody added items at the same time: theirs have rows now, ours get the next.
             context = Context(context.files)
     raise CommitConflict("Too many others are adding items; nothing was added.")
 
 
-def _commit_items(context: Context, items: pa.Table) -> int:
-    layout, size, start = context.layout, context.description.shard_rows, context.rows
+def _commit_items(
+    context: Context, ids: pa.ChunkedArray, batches: Iterator[pa.Table], mark: str | None
+) -> int:
+    start = context.rows
+    first = next(batches)
     if context.items is None:
-        schema = pa.schema([("shard", pa.int32()), ("row", pa.int64()), *items.schema])
-        table = layout.items(schema)
+        schema = pa.schema([("shard", pa.int32()), ("row", pa.int64()), *first.schema])
+        table = context.layout.items(schema)
         table.create()
         snapshot = table.head()
         if snapshot.schema.names != schema.names or snapshot.fence(NEXT_ROW) is not None:
             raise CommitConflict("Somebody else added the first items.")
     else:
         snapshot, table = context.items, context.items.table
-        items = _fitted(items, table.schema)
-        _refuse_known(snapshot, items.column("id"))
-    written = []
-    first = start
-    while first < start + items.num_rows:
-        shard = first // size
-        last = min((shard + 1) * size, start + items.num_rows)
-        part = items.slice(first - start, last - first)
-        part = part.add_column(0, "row", pa.array(np.arange(first, last)))
-        written.append(table.write(part, label=f"items-{first}", partition=shard))
-        first = last
-    snapshot.commit(written, fence=(NEXT_ROW, start + items.num_rows))
-    return int(items.num_rows)
+        refuse_known(snapshot, ids)
+    written = _write_items(context, table, chain([first], batches), start)
+    stop = start + len(ids)
+    if sum(file.rows for file in written) != len(ids):
+        raise InvalidData("The data changed while it was read; nothing was added.")
+    fences = [(NEXT_ROW, stop)] + ([] if mark is None else [(mark, start)])
+    snapshot.commit(written, fences=fences)
+    return start
+
+
+def _write_items(
+    context: Context, table: Table, batches: Iterator[pa.Table], start: int
+) -> list[DataFile]:
+    """Files of at most ``FILE_ROWS`` rows, none across two shards."""
+    size = context.description.shard_rows
+    written: list[DataFile] = []
+    waiting: list[pa.Table] = []
+    held, row = 0, start
+
+    def flush() -> None:
+        nonlocal waiting, held, row
+        items = pa.concat_tables(waiting)
+        items = items.add_column(0, "row", pa.array(np.arange(row, row + held)))
+        written.append(table.write(items, label=f"items-{row}", partition=row // size))
+        waiting, row, held = [], row + held, 0
+
+    for batch in batches:
+        items = _fitted(batch, table.schema)
+        while items.num_rows:
+            room = min((row // size + 1) * size - row, FILE_ROWS) - held
+            waiting.append(items.slice(0, room))
+            held += waiting[-1].num_rows
+            items = items.slice(room)
+            if held == min((row // size + 1) * size - row, FILE_ROWS):
+                flush()
+    if held:
+        flush()
+    return written
 
 
 def _fitted(items: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -95,7 +154,10 @@ def _fitted(items: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, names=[field.name for field in wanted])
 
 
-def _refuse_repeated(ids: pa.ChunkedArray) -> None:
+def refuse_repeated(ids: pa.ChunkedArray) -> None:
+    """An id stands for one item."""
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return
     counted = pc.value_counts(ids)
     repeated = counted.filter(pc.greater(counted.field("counts"), 1))
     if len(repeated):
@@ -103,7 +165,8 @@ def _refuse_repeated(ids: pa.ChunkedArray) -> None:
         raise InvalidData(f"{len(repeated)} ids occur more than once: {shown}. Nothing was added.")
 
 
-def _refuse_known(snapshot: Any, ids: pa.ChunkedArray) -> None:
+def refuse_known(snapshot: Any, ids: pa.ChunkedArray) -> None:
+    """An item is added once."""
     count = 0
     named: list[Any] = []
     for _, part in snapshot.each(["id"]):

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from posterity._arrays import Floats, Mask, Rows
-from posterity.beliefs import Beliefs
 from posterity.budget import FULL, Budget
 from posterity.engine.context import Context
 from posterity.engine.history import ShardHistory
+from posterity.engine.registering import labelled_rows
 from posterity.engine.steps import live_updates
 from posterity.errors import InvalidParameter, StoreError
 from posterity.rehearsal import LEAST, Part, Rehearsed, rehearse
@@ -194,17 +193,10 @@ def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any
     live = live_updates(context.headers)
     names = list(dict.fromkeys([*(header.model or "" for header in live), request.model]))
     if not all(context.models[name].settings["keyed"] for name in names):
-        return None
-    table = context.layout.labelled.head().read()
+        return None  # also where a confusion was stated: nobody knows on which items
     by_model = {}
     for name in names:
-        # By digest: a registration that was cut short leaves rows nobody refers to.
-        own = table.filter(
-            pc.and_(
-                pc.equal(table.column("model"), name),
-                pc.equal(table.column("digest"), context.models[name].settings["digest"]),
-            )
-        )
+        own = labelled_rows(context, context.models[name])
         columns = (own.column(column).to_pylist() for column in ("key", "truth", "vote"))
         by_model[name] = {key: (truth, vote) for key, truth, vote in zip(*columns, strict=True)}
     common = sorted(set.intersection(*(set(rows) for rows in by_model.values())))
@@ -226,13 +218,14 @@ def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any
     planned = parse_selector(request.selector), parse_rule(request.rule)
     parts.append(Part(names.index(request.model), share, *planned))
     estimator = context.description.confusion
-    return rehearse(truth, votes, parts, prior=context.prior, estimator=estimator).to_dict()
+    prior = context.fit(request.model).prior
+    return rehearse(truth, votes, parts, prior=prior, estimator=estimator).to_dict()
 
 
 def _survey(context: Context, request: Request) -> tuple[Floats, Mask, Mask, Any]:
     """Entropy, eligibility, votes and label of every row, gathered shard by shard."""
     live = live_updates(context.headers)
-    prior_entropy = float(Beliefs(context.prior, 1).entropy()[0])
+    prior_entropy = context.fit(request.model).prior_entropy
     entropy, eligible = np.zeros(context.rows), ~context.removed
     voted = np.zeros(context.rows, dtype=np.bool_)
     label = np.zeros(context.rows, dtype=np.int32)

@@ -81,7 +81,7 @@ def publish_labels(context: Context, *, anew: bool = False) -> bool:
             for shard in context.shards
         ]
         try:
-            snapshot.commit(files, replace=True, fence=(PUBLISHED, context.head))
+            snapshot.commit(files, replace=True, fences=[(PUBLISHED, context.head)])
             return True
         except CommitConflict:
             context = Context(context.files)  # somebody else published; perhaps something newer

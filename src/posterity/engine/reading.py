@@ -7,47 +7,108 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from posterity._arrays import Codes, Rows
 from posterity.engine import deciding, publishing, updating
 from posterity.engine.context import Context
 from posterity.engine.history import ShardHistory
 from posterity.engine.items import find_rows, id_array
-from posterity.engine.steps import live_updates, masked
+from posterity.engine.steps import REVERT, Header, live_updates, masked
 from posterity.errors import InvalidParameter
 from posterity.votes import MISSING
 
 
 def flips(context: Context, step: int | None = None) -> pa.Table:
-    """The labels a step changed: id, old and new label, belief in the new, vote."""
+    """The labels a step changed, as changes; an item's first label is not a flip."""
     number = context.head if step is None else step
     context.check_step(number)
-    names = pa.array(context.classes.names)
     parts = []
     for shard, start, items in context.shards:
         history = ShardHistory.read(context.ledger, shard, start, items)
         written = history.steps.get(number)
         if written is None:
             continue
-        earlier = {at: rows for at, rows in history.steps.items() if at < number}
-        before = ShardHistory(start, items, earlier).current([], 0.0).label[written.rows]
+        before = history.before(number).current([], 0.0).label[written.rows]
         at = np.flatnonzero((before != MISSING) & (before != written.label))
-        at = at[~context.removed[start + written.rows[at]]]
-        rows = pa.array(start + written.rows[at])
         parts.append(
-            pa.table(
-                {
-                    "id": context.id_of(rows),
-                    "row": rows,
-                    "old": names.take(pa.array(before[at])),
-                    "new": names.take(pa.array(written.label[at], mask=written.label[at] < 0)),
-                    "belief": pa.array(written.belief[at]),
-                    "step": pa.array(np.full(len(at), number, dtype=np.int32)),
-                }
+            _changes(
+                context,
+                start + written.rows[at],
+                before[at],
+                written.label[at],
+                written.belief[at],
+                np.full(len(at), number, dtype=np.int32),
             )
         )
-    kind = publishing.labels_schema(context).field("id").type
-    columns = [("id", kind), ("row", pa.int64()), ("old", names.type), ("new", names.type)]
-    schema = pa.schema([*columns, ("belief", pa.float32()), ("step", pa.int32())])
-    return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
+    return _joined(context, parts)
+
+
+def changes(context: Context, since: int) -> pa.Table:
+    """Items whose label is not what it was after a step, by row: what downstream has to apply.
+
+    A label that was changed and changed back in between is not among them; a first label is.
+    """
+    if since > context.head:
+        raise InvalidParameter.of("since", f"a step of the store, up to {context.head}", since)
+    parts = []
+    for shard, start, items in context.shards:
+        history = ShardHistory.read(context.ledger, shard, start, items)
+        before = history.before(since + 1).current([], 0.0).label
+        now = history.current([], 0.0)
+        at = np.flatnonzero(before != now.label)
+        parts.append(
+            _changes(
+                context, start + at, before[at], now.label[at], now.belief[at], now.changed[at]
+            )
+        )
+    return _joined(context, parts)
+
+
+def changes_schema(context: Context) -> pa.Schema:
+    """The columns of a change, the same for flips and for labels since a step."""
+    name = publishing.labels_schema(context).field("label").type
+    return pa.schema(
+        [
+            ("id", publishing.labels_schema(context).field("id").type),
+            ("row", pa.int64()),
+            ("old", name),
+            ("new", name),
+            ("belief", pa.float32()),
+            ("step", pa.int32()),
+            ("reason", pa.string()),
+        ]
+    )
+
+
+def _changes(
+    context: Context, rows: Rows, old: Codes, new: Codes, belief: Any, step: Codes
+) -> pa.Table:
+    keep = ~context.removed[rows]
+    names = pa.array(context.classes.names)
+    reasons = {header.step: _reason(header) for header in context.headers}
+    given = pa.array(rows[keep])
+    return pa.table(
+        {
+            "id": context.id_of(given),
+            "row": given,
+            "old": names.take(pa.array(old[keep], mask=old[keep] < 0)),
+            "new": names.take(pa.array(new[keep], mask=new[keep] < 0)),
+            "belief": pa.array(belief[keep], pa.float32(), mask=new[keep] < 0),
+            "step": pa.array(step[keep]),
+            "reason": pa.array([reasons[number] for number in step[keep].tolist()], pa.string()),
+        },
+        schema=changes_schema(context),
+    )
+
+
+def _joined(context: Context, parts: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables([changes_schema(context).empty_table(), *parts]).sort_by("row")
+
+
+def _reason(header: Header) -> str:
+    """Why a step changes labels, in a form that does not change."""
+    if header.kind == REVERT:
+        return f"revert of step {header.reverts}"
+    return f"vote of {header.model} under {header.rule}"
 
 
 def history(context: Context, item: str | int) -> list[dict[str, Any]]:
@@ -84,7 +145,7 @@ def beliefs(context: Context, ids: Any = None, *, top: int = 3) -> pa.Table:
         raise InvalidParameter.of("top", "at least 1", top)
     rows = np.flatnonzero(~context.removed) if ids is None else find_rows(context, id_array(ids))
     live = live_updates(context.headers)
-    steps = updating.votes_of_steps(context, live)
+    steps, fit = updating.parts_of(context, live), context.fit()
     names = pa.array(context.classes.names)
     parts = [_beliefs_table(pa.array([], pa.int64()), names, np.zeros((0, 1)), np.zeros((0, 1)))]
     for shard, start, items in context.shards:
@@ -93,7 +154,7 @@ def beliefs(context: Context, ids: Any = None, *, top: int = 3) -> pa.Table:
             continue
         history = ShardHistory.read(context.ledger, shard, start, items)
         votes = history.votes_of(local, live)
-        codes, believed = deciding.most_believed(context.prior, steps, votes, top)
+        codes, believed = deciding.most_believed(fit, steps, votes, len(local), top)
         parts.append(_beliefs_table(pa.array(local + start), names, codes, believed))
     table = pa.concat_tables(parts)
     if context.items is None:

@@ -12,7 +12,7 @@ from posterity.engine.deciding import decide_all
 from posterity.engine.history import ShardHistory
 from posterity.engine.publishing import publish_labels
 from posterity.engine.steps import REVERT, Header, live_updates, masked
-from posterity.engine.updating import commit_step, votes_of_steps, write_rows
+from posterity.engine.updating import commit_step, parts_of, write_rows
 from posterity.errors import InvalidParameter
 
 
@@ -50,7 +50,7 @@ def revert(context: Context, target: int) -> Reverted:
     step = context.head + 1
     header = Header(step, REVERT, uuid.uuid4().hex[:12], reverts=target, items=context.rows)
     live = live_updates([*context.headers, header])
-    votes = votes_of_steps(context, live)
+    steps, now = parts_of(context, live), context.fit()
     files, touched, changed = [], 0, 0
     for shard, start, items in context.shards:
         history = ShardHistory.read(context.ledger, shard, start, items)
@@ -60,7 +60,7 @@ def revert(context: Context, target: int) -> Reverted:
         _refuse_two_votes(history, live)
         rows = written.rows
         stored = history.current(live, 0.0).label[rows]
-        decided = decide_all(context.prior, votes, history.votes_of(rows, live))
+        decided = decide_all(now, steps, history.votes_of(rows, live), len(rows))
         files.append(write_rows(context, step, shard, start + rows, None, decided))
         touched += len(rows)
         changed += int((stored != decided.after).sum())
@@ -74,6 +74,7 @@ def revert(context: Context, target: int) -> Reverted:
             header.run,
             reverts=target,
             items=context.rows,
+            fit=now.to_dict([]),
             report=report,
             software=__version__,
         ),

@@ -11,10 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from posterity._arrays import Codes, Rows
+from posterity._arrays import Rows
 from posterity.engine.context import Context
 from posterity.errors import StoreError
+from posterity.tables import softvotes
 from posterity.tables.delta import to_parquet
+from posterity.tables.layout import LEDGER
+from posterity.votes import Cast
 
 Progress = Callable[[int, int], None]
 """Called with the evaluations done and the evaluations in all."""
@@ -37,9 +40,10 @@ class Run:
         prefix = f"{self.folder}/{kind}-"
         return [path for path in self.context.files.list(self.folder) if path.startswith(prefix)]
 
-    def keep_votes(self, rows: Rows, votes: Codes) -> None:
+    def keep_votes(self, rows: Rows, votes: Cast) -> None:
         """Make a batch of votes durable."""
-        self._keep("votes", pa.table({"row": rows, "vote": votes}))
+        soft = softvotes.to_columns(votes)
+        self._keep("votes", pa.table({"row": rows, "vote": votes.hard, **soft}))
 
     def keep_errors(self, reasons: dict[int, str]) -> None:
         """Remember items the model failed on."""
@@ -51,13 +55,14 @@ class Run:
         path = f"{self.folder}/{kind}-{uuid.uuid4().hex[:16]}.parquet"
         self.context.files.write(path, to_parquet(rows))
 
-    def votes(self) -> tuple[Rows, Codes]:
+    def votes(self) -> tuple[Rows, Cast]:
         """All votes so far, by row."""
-        table = self._read("votes", {"row": pa.int64(), "vote": pa.int32()})
+        soft = {name: LEDGER.field(name).type for name in softvotes.NAMES}
+        table = self._read("votes", {"row": pa.int64(), "vote": pa.int32(), **soft})
         rows, votes = (table.column(name).to_numpy() for name in ("row", "vote"))
         # Two processes on one run may have asked for the same vote.
         unique, first = np.unique(rows, return_index=True)
-        return unique, votes[first]
+        return unique, Cast(votes, softvotes.from_columns(table, votes))[first]
 
     def errors(self) -> dict[int, str]:
         """The items the model failed on, with its last words."""
@@ -82,7 +87,10 @@ class Run:
         for path in self.batches(kind):
             try:
                 kept = io.BytesIO(self.context.files.read(path).to_pybytes())
-                parts.append(pq.read_table(kept).cast(empty.schema))
+                held = pq.read_table(kept)
+                for name in set(columns) - set(held.column_names):  # of an older version
+                    held = held.append_column(name, pa.nulls(held.num_rows, columns[name]))
+                parts.append(held.select(list(columns)).cast(empty.schema))
             except (OSError, pa.ArrowInvalid) as error:
                 raise StoreError(f"'{path}' of the run is damaged: {error}.") from None
         return pa.concat_tables(parts)

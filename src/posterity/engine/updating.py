@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from posterity import metrics
 from posterity._arrays import Codes, Rows
 from posterity._version import __version__
 from posterity.engine.context import HEAD, Context
-from posterity.engine.deciding import Decided, Vote, decide_last
+from posterity.engine.deciding import Decided, Part, decide_last
 from posterity.engine.history import ShardHistory
 from posterity.engine.planning import Plan, Request, load_plan, make_plan, save_plan
 from posterity.engine.publishing import publish_labels
@@ -21,9 +21,10 @@ from posterity.engine.runs import Run, all_runs, tidy
 from posterity.engine.steps import UPDATE, Header, live_updates, masked
 from posterity.errors import CommitConflict
 from posterity.rules import parse as parse_rule
+from posterity.tables import softvotes
 from posterity.tables.delta import DataFile
 from posterity.tables.layout import HEADER_SHARD, LEDGER
-from posterity.votes import MISSING
+from posterity.votes import MISSING, Cast
 
 TRIES = 20
 
@@ -50,6 +51,10 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return asdict(self)
+
+    def with_note(self, note: str) -> Report:
+        """The same with something told before."""
+        return replace(self, note="\n".join(part for part in (note, self.note) if part))
 
     def __str__(self) -> str:
         if self.step is None:
@@ -160,7 +165,9 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     rows, votes = run.votes()
     failed = sorted(set(run.errors()) - set(rows.tolist()))
     step, live = context.head + 1, live_updates(context.headers)
-    steps = [*votes_of_steps(context, live), _vote(context, plan.request.model, plan.request.rule)]
+    fit = context.fit(plan.request.model)
+    own = Part(plan.request.model, parse_rule(plan.request.rule), fit)
+    steps = [*parts_of(context, live), own]
     files: list[DataFile] = []
     totals = np.zeros(4)
     folded = 0
@@ -173,8 +180,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         if not len(local):
             continue
         stored = history.current(live, 0.0).label[local]
-        matrix = np.vstack([history.votes_of(local, live), cast[None]])
-        decided = decide_last(context.prior, steps, matrix, stored)
+        decided = decide_last(steps, [*history.votes_of(local, live), cast], stored)
         files.append(write_rows(context, step, shard, start + local, cast, decided))
         totals += _totals(decided)
         folded += len(local)
@@ -198,7 +204,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         run=plan.id,
         request=plan.request.digest,
         items=plan.items,
-        fit=fit_of(context, [*(header.model or "" for header in live), plan.request.model]),
+        fit=fit.to_dict([*(header.model or "" for header in live), plan.request.model]),
         report=report.to_dict(),
         failed=failed,
         software=__version__,
@@ -208,25 +214,15 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     return report
 
 
-def fit_of(context: Context, models: Sequence[str]) -> dict[str, Any]:
-    """The parameters beliefs were formed with; counts are the models' own, named by digest."""
-    return {
-        "beliefs": context.description.beliefs,
-        "confusion": context.description.confusion,
-        "prior": context.description.prior,
-        "models": {name: context.models[name].settings["digest"] for name in models},
-    }
-
-
 def commit_step(context: Context, header: Header, files: Sequence[DataFile]) -> None:
     """Header and all shards, visible together or not at all."""
     label = f"step-{header.step:06}"
     own = context.layout.ledger.write(header.to_row(), label=label, partition=HEADER_SHARD)
-    context.ledger.commit([own, *files], fence=(HEAD, header.step))
+    context.ledger.commit([own, *files], fences=[(HEAD, header.step)])
 
 
 def write_rows(
-    context: Context, step: int, shard: int, rows: Rows, votes: Codes | None, decided: Decided
+    context: Context, step: int, shard: int, rows: Rows, votes: Cast | None, decided: Decided
 ) -> DataFile:
     """One step's rows of one shard."""
 
@@ -234,12 +230,14 @@ def write_rows(
         return pa.array(codes, pa.int32(), mask=codes == MISSING)
 
     count = len(rows)
+    cast = Cast(np.full(count, MISSING, dtype=np.int32)) if votes is None else votes
     table = pa.table(
         {
             "shard": pa.array(np.full(count, shard, dtype=np.int32)),
             "row": pa.array(rows),
             "step": pa.array(np.full(count, step, dtype=np.int32)),
-            "vote": pa.nulls(count, pa.int32()) if votes is None else nullable(votes),
+            "vote": nullable(cast.hard),
+            **softvotes.to_columns(cast),
             "label": nullable(decided.after),
             "belief": pa.array(decided.belief.astype(np.float32)),
             "entropy": pa.array(decided.entropy),
@@ -250,13 +248,12 @@ def write_rows(
     return context.layout.ledger.write(table, label=f"step-{step:06}", partition=shard)
 
 
-def _vote(context: Context, model: str, rule: str) -> Vote:
-    return Vote(context.confusions[model], parse_rule(rule))
-
-
-def votes_of_steps(context: Context, headers: Sequence[Header]) -> list[Vote]:
-    """How each of these updates folds and decides."""
-    return [_vote(context, header.model or "", header.rule or "") for header in headers]
+def parts_of(context: Context, headers: Sequence[Header]) -> list[Part]:
+    """How each of these updates folds and decides, with the fit it recorded."""
+    return [
+        Part(header.model or "", parse_rule(header.rule or ""), context.fit_of(header))
+        for header in headers
+    ]
 
 
 def _totals(decided: Decided) -> Any:

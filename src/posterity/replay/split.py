@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -115,32 +113,4 @@ def read_prior(given: str | Floats, labelled: Recording) -> Floats:
         return priors.uniform(classes)
     if given == "labelled":
         return priors.labelled(labelled.truth, classes=classes)
-    weights = _read_weights(Path(given))
-    for name, weight in weights.items():
-        if name not in labelled.classes:
-            raise InvalidData(f"The prior in '{given}' names {name!r}, which is no class here.")
-        if not (math.isfinite(weight) and weight >= 0):
-            raise InvalidData(f"The prior in '{given}' gives {name!r} the weight {weight}.")
-    return priors.given([weights.get(name, 0.0) for name in labelled.classes], classes=classes)
-
-
-def _read_weights(path: Path) -> dict[str, float]:
-    """Class weights from JSON (an object) or CSV (class, weight); classes left out get 0."""
-    if not path.is_file():
-        allowed = "uniform, labelled, or a file of class weights"
-        raise InvalidParameter.of("prior", allowed, str(path))
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        if path.suffix.lower() == ".json":
-            pairs = list(json.loads(text, object_pairs_hook=list))
-        else:
-            pairs = [tuple(line) for line in csv.reader(text.splitlines()) if line]
-        weights = {str(name).strip(): float(weight) for name, weight in pairs}
-    except (ValueError, TypeError):
-        raise InvalidData(
-            f"'{path}' is not a prior.",
-            hint="Expected a JSON object {class: weight}, or CSV lines class,weight, no header.",
-        ) from None
-    if len(weights) < len(pairs):
-        raise InvalidData(f"The prior in '{path}' names a class twice.")
-    return weights
+    return priors.read(Path(given), labelled.classes)

@@ -66,6 +66,20 @@ class Table:
             raise StoreError(f"'{self.uri}' cannot be made: {error}.") from None
         self._sync(0)
 
+    def evolve(self) -> None:
+        """Add the columns an older table lacks; no error if somebody else just did."""
+        snapshot = self.head()
+        missing = [field for field in self.schema if field.name not in snapshot.schema.names]
+        if not missing:
+            return
+        try:
+            snapshot._handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+        except DeltaError as error:
+            if any(field.name not in self.head().schema.names for field in missing):
+                raise StoreError(f"The table '{self.name}' cannot be changed: {error}.") from None
+        for version in range(snapshot.version, self.head().version + 1):
+            self._sync(version)
+
     def head(self) -> Snapshot:
         """The table as it is now."""
         try:
@@ -163,12 +177,18 @@ class Snapshot:
             stored = [name for name in columns if name != column]
             where = f"{self.table.name}/{file.path}"
             try:
-                rows = pq.ParquetFile(pa.BufferReader(self.table.files.read(where))).read(stored)
+                parquet = pq.ParquetFile(pa.BufferReader(self.table.files.read(where)))
+                held = set(parquet.schema_arrow.names)
+                rows = parquet.read([name for name in stored if name in held])
             except (pa.ArrowInvalid, OSError) as error:
                 raise StoreError(
                     f"The file '{where}' of the store is damaged: {error}.",
                     hint="Restore it from a copy; `posterity check` names all that is broken.",
                 ) from None
+            for name in stored:
+                if name not in held:  # a column that came after the file
+                    kind = self.table.schema.field(name).type
+                    rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
             if column in columns:
                 constant = pa.array([int(value or 0)] * rows.num_rows, pa.int32())
                 rows = rows.append_column(column, constant)
@@ -187,7 +207,7 @@ class Snapshot:
         adds: Sequence[DataFile],
         *,
         removes: Iterable[DataFile] = (),
-        fence: tuple[str, int] | None = None,
+        fences: Sequence[tuple[str, int]] = (),
         replace: bool = False,
         data_change: bool = True,
     ) -> None:
@@ -209,9 +229,9 @@ class Snapshot:
             RemoveAction(file.path, data_change, now, file.size, file.partition) for file in removes
         ]
         properties = CommitProperties(
-            app_transactions=[Transaction(*fence)] if fence else None,
+            app_transactions=[Transaction(*fence) for fence in fences] or None,
             # A retry would commit on top of something this change has not read.
-            max_commit_retries=0 if fence else None,
+            max_commit_retries=0 if fences else None,
         )
         reach("commit.before")
         try:

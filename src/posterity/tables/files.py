@@ -22,6 +22,9 @@ class Files(Protocol):
     def read(self, path: str) -> pa.Buffer:
         """The content of a file."""
 
+    def open(self, path: str) -> Any:
+        """A file to be read part by part."""
+
     def write(self, path: str, content: bytes | pa.Buffer) -> int:
         """Write a file, whole or not at all, and make it durable; returns its size."""
 
@@ -55,6 +58,10 @@ class LocalFiles:
                 return file.read_buffer()
         except OSError as error:
             raise StoreError(f"'{self._at(path)}' cannot be read: {error}.") from None
+
+    def open(self, path: str) -> Any:
+        """From the file system."""
+        return pa.OSFile(str(self._at(path)))
 
     def write(self, path: str, content: bytes | pa.Buffer) -> int:
         """Through a temporary file beside it."""
@@ -123,6 +130,13 @@ class RemoteFiles:
         """The whole object."""
         try:
             return pa.py_buffer(bytes(self._client.get(self._store, path).bytes()))
+        except Exception as error:
+            raise StoreError(f"'{self.root}/{path}' cannot be read: {_first(error)}.") from None
+
+    def open(self, path: str) -> Any:
+        """In ranges, as they are asked for."""
+        try:
+            return pa.PythonFile(self._client.open_reader(self._store, path), mode="r")
         except Exception as error:
             raise StoreError(f"'{self.root}/{path}' cannot be read: {_first(error)}.") from None
 

@@ -14,15 +14,26 @@ from posterity.errors import StoreError
 from posterity.tables.delta import Table
 from posterity.tables.files import Files
 
-FORMAT = 1
-"""Raised when a store written by this version could not be read by the one before."""
+FORMAT = 2
+"""Raised when a store written by this version could not be read by the one before.
+
+A store of an older format is read as it is, and brought to this one by the first change made to
+it: columns are added, nothing is rewritten.
+"""
 
 DESCRIPTION = "posterity.json"
 SHARD_ROWS = 2**22
 HEADER_SHARD = -1
 """The partition of the ledger that holds one header row a step."""
 
-CLASSES = pa.schema([("code", pa.int32()), ("name", pa.string()), ("kind", pa.string())])
+CLASSES = pa.schema(
+    [
+        ("code", pa.int32()),
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("weight", pa.float64()),
+    ]
+)
 MODELS = pa.schema(
     [
         ("name", pa.string()),
@@ -31,6 +42,7 @@ MODELS = pa.schema(
         ("vote", pa.list_(pa.int32())),
         ("truth", pa.list_(pa.int32())),
         ("count", pa.list_(pa.int64())),
+        ("probability", pa.list_(pa.float64())),
     ]
 )
 LABELLED = pa.schema(
@@ -48,6 +60,8 @@ LEDGER = pa.schema(
         ("row", pa.int64()),
         ("step", pa.int32()),
         ("vote", pa.int32()),
+        ("soft_classes", pa.list_(pa.int32())),
+        ("soft_weights", pa.list_(pa.float32())),
         ("label", pa.int32()),
         ("belief", pa.float32()),
         ("entropy", pa.float64()),
@@ -59,15 +73,18 @@ REMOVED = pa.schema([("row", pa.int64())])
 
 @dataclass(frozen=True)
 class Description:
-    """What a store is: written once, when it is created."""
+    """What a store is: written when it is created, and when its format is raised."""
 
     store: str = field(default_factory=lambda: uuid.uuid4().hex)
     format: int = FORMAT
     shard_rows: int = SHARD_ROWS
     beliefs: str = "plain"
     confusion: str = "full"
-    prior: list[float] | None = None
-    """None: uniform."""
+    prior: list[float] | str | None = None
+    """None: uniform; ``given``: the weights in the table of classes; ``labelled``: the class
+    frequencies of the labelled set; a list: weights, as format 1 kept them."""
+    classes: int | None = None
+    """How many there were at first; None in format 1, where none can be appended."""
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def to_json(self) -> bytes:

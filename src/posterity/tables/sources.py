@@ -13,24 +13,31 @@ import pyarrow.parquet as pq
 
 from posterity.errors import InvalidData
 
-SUFFIXES = {
-    ".parquet": pq.read_table,
-    ".csv": pa_csv.read_csv,
-    ".jsonl": pa_json.read_json,
-    ".ndjson": pa_json.read_json,
-}
+SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
+
+Types = dict[str, pa.DataType]
+"""What columns of a CSV file hold: there 01 may be a name or a number, and only we know which."""
+
+_CSV_TYPES: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
-def read_rows(source: Any, name: str = "data", *, ids: str | None = None) -> pa.Table:
+def truth_types(kind: type, *columns: str | None) -> Types:
+    """Columns of class names, as they must be read from a CSV file."""
+    return {name: _CSV_TYPES[kind] for name in columns if name is not None}
+
+
+def read_rows(
+    source: Any, name: str = "data", *, ids: str | None = None, types: Types | None = None
+) -> pa.Table:
     """Whatever table was given as an Arrow table; a column of ids in CSV stays as it is written."""
     if isinstance(source, pa.Table):
         return _checked(source, name)
     if isinstance(source, (str, Path)):
-        return _checked(_read_file(Path(source), ids), name)
+        return _checked(_read_file(Path(source), ids, types or {}), name)
     if isinstance(source, dict):
-        return _checked(_built(lambda: pa.table(source), name), name)
+        return _checked(built(lambda: pa.table(source), name), name)
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
-        return _checked(_built(lambda: pa.table(source), name), name)
+        return _checked(built(lambda: pa.table(source), name), name)
     raise InvalidData(
         f"'{name}' must be an Arrow table, a pandas or Polars frame, a dict of columns or a file "
         f"({', '.join(SUFFIXES)}); got {type(source).__name__}."
@@ -60,7 +67,7 @@ def ids_of(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:
     if pa.types.is_dictionary(ids.type):
         ids = ids.cast(ids.type.value_type)
     if pa.types.is_integer(ids.type):
-        ids = _built(lambda: ids.cast(pa.int64()), name)
+        ids = built(lambda: ids.cast(pa.int64()), name)
     elif ids.type in (pa.string(), pa.large_string(), pa.string_view()):
         ids = ids.cast(pa.string())
     else:
@@ -71,26 +78,43 @@ def ids_of(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:
     return ids
 
 
-def _read_file(path: Path, ids: str | None) -> pa.Table:
-    reader = SUFFIXES.get(path.suffix.lower())
-    if reader is None:
+def _read_file(path: Path, ids: str | None, types: Types) -> pa.Table:
+    check_file(path)
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        rows = built(lambda: pq.read_table(path), str(path))
+    elif suffix == ".csv":
+        options = csv_options(ids, types)
+        rows = built(lambda: _named(pa_csv.read_csv(path, convert_options=options)), str(path))
+        rows = with_numbers(rows, ids)
+        check_csv(rows, str(path))
+    else:
+        rows = built(lambda: pa_json.read_json(path), str(path))
+    found: pa.Table = rows
+    return found
+
+
+def check_file(path: Path) -> None:
+    """A file there is, with a suffix and a content that can be read."""
+    if path.suffix.lower() not in SUFFIXES:
         raise InvalidData(f"'{path}' must end in one of {', '.join(SUFFIXES)}.")
     if not path.is_file():
         raise InvalidData(f"There is no file '{path}'.")
     if path.stat().st_size == 0:
         raise InvalidData(f"'{path}' is empty.")
-    options: dict[str, Any] = {}
-    if reader is pa_csv.read_csv and ids is not None:
-        # 001 is a name, not the number one.
-        options["convert_options"] = pa_csv.ConvertOptions(column_types={ids: pa.string()})
-    rows: pa.Table = _built(lambda: _named(reader(path, **options)), str(path))
-    if options and ids is not None and ids in rows.column_names:
-        rows = _with_numbers(rows, ids)
-    # The CSV reader calls a column binary when its text is not UTF-8.
+
+
+def csv_options(ids: str | None, types: Types) -> pa_csv.ConvertOptions:
+    """001 is a name, not the number one; NA may be one too, so only an empty cell is nothing."""
+    told = dict(types) if ids is None else {**types, ids: pa.string()}
+    return pa_csv.ConvertOptions(column_types=told, null_values=[""], strings_can_be_null=True)
+
+
+def check_csv(rows: pa.Table | pa.RecordBatch, path: str) -> None:
+    """The CSV reader calls a column binary when its text is not UTF-8."""
     foreign = [field.name for field in rows.schema if pa.types.is_binary(field.type)]
-    if foreign and reader is pa_csv.read_csv:
+    if foreign:
         raise InvalidData(f"'{path}' is not UTF-8 text; see its column '{foreign[0]}'.")
-    return rows
 
 
 def _named(rows: pa.Table) -> pa.Table:
@@ -98,17 +122,24 @@ def _named(rows: pa.Table) -> pa.Table:
     return rows.select(rows.column_names)
 
 
-def _with_numbers(rows: pa.Table, ids: str) -> pa.Table:
+def with_numbers(rows: pa.Table, ids: str | None) -> pa.Table:
     """Ids that are all whole numbers, written as such, become numbers."""
-    texts = rows.column(ids)
-    plain = pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]{0,17})$")
-    if not len(texts) or not pc.all(plain).as_py():
+    if ids is None or ids not in rows.column_names:
         return rows
     at = rows.column_names.index(ids)
-    return rows.set_column(at, ids, texts.cast(pa.int64()))
+    return rows.set_column(at, ids, as_numbers(rows.column(ids)))
 
 
-def _built(make: Any, name: str) -> Any:
+def as_numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts that are all whole numbers, written as such, as numbers; else as they are."""
+    plain = pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]{0,17})$")
+    if not len(texts) or texts.null_count or not pc.all(plain).as_py():
+        return texts
+    return texts.cast(pa.int64())
+
+
+def built(make: Any, name: str) -> Any:
+    """What ``make`` makes, or what was wrong with the data of that name."""
     try:
         return make()
     except (pa.ArrowException, OSError, ValueError, TypeError, UnicodeError) as error:

@@ -1,0 +1,291 @@
+"""Commands that bring data and models into a store: init, classes, import, add, model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow.compute as pc
+
+from posterity.answers import plain_column, typed_name
+from posterity.cli.output import as_json_option, print_json, progress_bar, store_argument
+from posterity.engine.planning import DEFAULT_RULE
+from posterity.errors import InvalidData, InvalidParameter
+from posterity.models import Model
+from posterity.store import Store
+from posterity.tables.sources import SUFFIXES, column, read_rows
+
+MODEL_OPTIONS = (
+    click.option(
+        "--labelled", metavar="FILE", help="Truth and vote on labelled items; or truth by id."
+    ),
+    click.option("--truth", default="truth", show_default=True, help="Its column of true classes."),
+    click.option(
+        "--vote", help="Its column of votes. [default: 'vote', or the one named like the model]"
+    ),
+    click.option("--key", help="Its column that names the item. [default: id, or as --id]"),
+    click.option(
+        "--confusion-matrix",
+        "confusion",
+        metavar="FILE",
+        help="Instead: a row for each truth, a column for each vote; counts or probabilities.",
+    ),
+    click.option("--accuracy", type=float, help="Instead: one accuracy, from 0 to 1."),
+    click.option("--model-classes", metavar="FILE", help="The model's own classes, in its order."),
+    click.option("--class-map", metavar="FILE", help="Its classes,ours: CSV lines, or JSON."),
+    click.option("--other", metavar="CLASS", help="Our class for what only the model knows."),
+)
+
+
+def _with_model_options(command: Any) -> Any:
+    """How a model errs and what its words mean: the same for `model` and `import`."""
+    for option in reversed(MODEL_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("init", short_help="Make an empty store.")
+@store_argument
+@click.option(
+    "--classes",
+    required=True,
+    metavar="FILE",
+    help="Class names, one a line; or A,B,C; or a table, with --column.",
+)
+@click.option("--column", help="The distinct values of this column of the table are the classes.")
+@click.option("--type", "kind", default="str", show_default=True, help="Of names: str, int, bool.")
+@click.option("--confusion", default="full", show_default=True, help="diagonal or full.")
+@click.option(
+    "--prior",
+    default="uniform",
+    show_default=True,
+    metavar="uniform|labelled|FILE",
+    help="What is believed before any vote; FILE: class weights.",
+)
+@click.option("--shard-rows", type=int, help="Rows a shard. [default: about 4 million]")
+@as_json_option
+def init_command(
+    store: str,
+    classes: str,
+    column: str | None,
+    kind: str,
+    confusion: str,
+    prior: str,
+    shard_rows: int | None,
+    as_json: bool,
+) -> None:
+    """Make an empty store in a folder (or at an object-store URI) for the given classes.
+
+    \b
+      posterity init photos --classes cat,dog,fox
+      posterity init photos --classes classes.txt --prior labelled
+      posterity init photos --classes predictions.parquet --column pred
+    """
+    names = read_names(classes, kind, column)
+    options: dict[str, Any] = {} if shard_rows is None else {"shard_rows": shard_rows}
+    made = Store.create(store, classes=names, confusion=confusion, prior=prior, **options)
+    if as_json:
+        print_json(made.status())
+    else:
+        click.echo(f"{store}: a store for {len(names)} classes")
+
+
+def read_names(given: str, kind: str = "str", column_name: str | None = None) -> list[Any]:
+    """Class names from a file, a list, or the values of a table's column."""
+    types = {"str": str, "int": int, "bool": bool}
+    if kind not in types:
+        raise InvalidParameter.of("type", "str, int or bool", kind)
+    path = Path(given)
+    if column_name is not None:
+        if path.suffix.lower() not in SUFFIXES:
+            raise InvalidParameter.of("classes", "a table, to go with --column", given)
+        values = plain_column(column(read_rows(given, "table of classes"), column_name, "table"))
+        return sorted(pc.drop_null(pc.unique(values)).to_pylist())
+    if path.is_file():
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise InvalidData(f"'{path}' is not UTF-8 text: {error}.") from None
+    elif "," in given:
+        lines = given.split(",")
+    else:
+        raise InvalidParameter.of("classes", "a file of names, or names separated by commas", given)
+    return [typed_name(line.strip(), types[kind]) for line in lines if line.strip()]
+
+
+@click.command("classes", short_help="Show or append classes.")
+@store_argument
+@click.option("--append", metavar="FILE", help="More names, one a line; or A,B; or one name.")
+@click.option("--weight", type=float, help="The prior weight of each, where the prior has weights.")
+@as_json_option
+def classes_command(store: str, append: str | None, weight: float | None, as_json: bool) -> None:
+    """The classes of a store in the order of their codes; with --append, more of them.
+
+    Old codes stay, and so does everything decided so far. Models that were registered before say
+    nothing about a new class, until another one votes for it.
+    """
+    held = Store(store)
+    if append is not None:
+        text = append if "," in append or Path(append).is_file() else f"{append},"
+        names = read_names(text, held.classes.kind.__name__)
+        weights = None if weight is None else dict.fromkeys(names, weight)
+        held.append_classes(names, weights=weights)
+    listed = list(held.classes)
+    if as_json:
+        print_json({"classes": listed})
+    else:
+        click.echo("\n".join(str(name) for name in listed))
+
+
+@click.command("add", short_help="Add items.")
+@store_argument
+@click.argument("file")
+@click.option("--id", "id_column", default="id", show_default=True, help="The column of ids.")
+@as_json_option
+def add_command(store: str, file: str, id_column: str, as_json: bool) -> None:
+    """Add the items in FILE (.parquet, .csv, .jsonl); other columns become their payload.
+
+    Ids are strings or integers. An id that occurs twice, or is in the store already, refuses the
+    whole file.
+    """
+    count = Store(store).add(file, id=id_column)
+    if as_json:
+        print_json({"added": count})
+    else:
+        click.echo(f"{count:,} items added")
+
+
+@click.command("import", short_help="Items and labels from stored predictions.")
+@store_argument
+@click.argument("files", nargs=-1, required=True)
+@click.option("--id", "id_column", default="id", show_default=True, help="The column of ids.")
+@click.option("--label", "labels", multiple=True, required=True, help="A column of votes.")
+@click.option("--model", "models", multiple=True, required=True, help="Whose votes these are.")
+@click.option(
+    "--soft",
+    "softs",
+    multiple=True,
+    metavar="[MODEL=]COLUMNS",
+    help="Class probabilities: a column of lists, 'p_{class}', or CLASSES:SCORES of the top ones.",
+)
+@click.option("--payload", metavar="A,B", help="Keep only these columns ('': none). [default: all]")
+@click.option(
+    "--rule",
+    default=DEFAULT_RULE,
+    show_default=True,
+    help="How labels are decided from the second model on.",
+)
+@_with_model_options
+@click.option("--dry-run", is_flag=True, help="Read and check everything, change nothing.")
+@as_json_option
+def import_command(
+    store: str,
+    files: tuple[str, ...],
+    id_column: str,
+    labels: tuple[str, ...],
+    models: tuple[str, ...],
+    softs: tuple[str, ...],
+    payload: str | None,
+    rule: str,
+    dry_run: bool,
+    as_json: bool,
+    **said: Any,
+) -> None:
+    """Make items and their labels from predictions that exist; no model is run.
+
+    FILES are Parquet, CSV or JSON lines: files, folders, 'quoted/*.parquet' or s3://bucket/prefix.
+    All is read and checked first: if anything is wrong, nothing is imported. The same import given
+    twice is done once; killed, it goes on.
+
+    \b
+    With the truth of some of the items, by id:
+      posterity import photos preds.parquet --id path --label pred --model old \\
+          --labelled truth.csv
+    Several models, in their order of arrival; registered before, or with a wide labelled file:
+      posterity import photos 'preds/*.parquet' --label v1 --model v1 --label v2 --model v2 \\
+          --labelled val.csv
+    """
+    if len(labels) != len(models):
+        raise InvalidParameter(
+            f"Each --label needs its --model; got {len(labels)} and {len(models)}."
+        )
+    held = Store(store)
+    known = held.status()["models"]
+    told = _read_said(held, said | {"key": said["key"] or id_column})
+    votes: dict[str, Model | str] = {}
+    for label, name in zip(labels, models, strict=True):
+        if label in votes:
+            raise InvalidParameter(f"The column '{label}' is given twice.")
+        votes[label] = name if name in known and not any(told.values()) else Model(name, **told)
+    with progress_bar("Importing", "items") as progress:
+        done = held.import_predictions(
+            list(files),
+            votes,
+            id=id_column,
+            soft=_softs(softs, models),
+            payload=None
+            if payload is None
+            else [n.strip() for n in payload.split(",") if n.strip()],
+            rule=rule,
+            dry_run=dry_run,
+            progress=progress,
+        )
+    if as_json:
+        print_json(done.to_dict())
+    else:
+        click.echo(str(done))
+
+
+def _softs(given: tuple[str, ...], models: tuple[str, ...]) -> dict[str, str]:
+    softs = {}
+    for text in given:
+        name, equals, columns = text.partition("=")
+        if not equals and len(models) > 1:
+            raise InvalidParameter.of("soft", "MODEL=COLUMNS where there are several models", text)
+        softs[name if equals else models[0]] = columns if equals else text
+    return softs
+
+
+def _read_said(held: Store, said: dict[str, Any]) -> dict[str, Any]:
+    """The options of a model as its arguments; those left out are left out."""
+    own, other = said.pop("model_classes", None), said.pop("other", None)
+    told = dict(said)
+    if own is not None:
+        told["classes"] = read_names(own)
+    if other is not None:
+        told["other"] = typed_name(other, held.classes.kind)
+    if all(told.get(name) is None for name in ("labelled", "confusion")):
+        told.pop("truth", None)
+        told.pop("key", None)
+    return {name: value for name, value in told.items() if value is not None}
+
+
+@click.command("model", short_help="Register a model.")
+@store_argument
+@click.argument("name")
+@_with_model_options
+@click.option("--predict", metavar="SOURCE", help="MODULE:NAME, or an adapter; see docs/models.md.")
+@click.option("--soft", type=int, metavar="M", help="Keep and fold the top M class probabilities.")
+@click.option("--cost", type=float, help="The price of one evaluation.")
+@as_json_option
+def model_command(store: str, name: str, as_json: bool, **said: Any) -> None:
+    """Register the model NAME, and say how it errs: one of
+
+    \b
+    a labelled file with its votes (alone, or one column among those of other models):
+      posterity model photos vit-l --labelled val.parquet --truth y --vote vit_l
+    the truth of stored items by id; it is asked to vote on those first:
+      posterity model photos vit-l --labelled truth.csv --predict mypackage.models:vit
+    the truth an earlier model came with in that way:
+      posterity model photos vit-l --predict mypackage.models:vit
+    a confusion matrix, or only one accuracy:
+      posterity model photos vit-l --confusion-matrix confusion.csv
+      posterity model photos vit-l --accuracy 0.83
+    """
+    held = Store(store)
+    done = held.register(Model(name, **_read_said(held, said)))
+    if as_json:
+        print_json(done.to_dict())
+    else:
+        click.echo(str(done))

@@ -1,0 +1,202 @@
+"""Evidence: how a model errs, in the forms people have it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from posterity import confusion
+from posterity._arrays import Codes, Counts, Floats
+from posterity.answers import Answers, plain_column
+from posterity.classes import Classes
+from posterity.confusion import Confusion
+from posterity.errors import InvalidData
+from posterity.models import Model
+from posterity.tables.sources import column, ids_of, read_rows, truth_types
+from posterity.votes import MISSING
+
+StoredVotes = Callable[[pa.ChunkedArray], Codes]
+"""A model's stored votes on items by id; −1 where it has none."""
+
+NOTHING = (
+    "Give a table with the truth and the model's vote on a few labelled items (labelled), the "
+    "truth of some stored items by id, a confusion matrix (confusion), or one accuracy (accuracy)."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What is known of a model: labelled pairs, or a stated confusion."""
+
+    truth: Codes
+    votes: Codes
+    keys: list[str] | None = None
+    stored: bool = False
+    """The keys are ids of stored items."""
+    pending: bool = False
+    """The votes are still to be asked for."""
+    counts: Counts | None = None
+    """A confusion matrix of counts."""
+    matrix: Floats | None = None
+    """A confusion matrix of probabilities, π(vote, truth)."""
+    accuracy: float | None = None
+    note: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Names the evidence."""
+        stated = [None if table is None else table.tolist() for table in (self.counts, self.matrix)]
+        told = [self.keys, self.truth.tolist(), self.votes.tolist()]
+        if any(stated) or self.accuracy is not None:
+            told += [stated, self.accuracy]
+        elif self.keys is None:
+            told[0] = [None] * len(self.truth)
+        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+
+    def count_table(self, classes: Classes) -> Counts:
+        """c(i, k)."""
+        if self.counts is not None:
+            return self.counts
+        return confusion.count(self.truth, self.votes, classes=classes)
+
+
+_NOBODY: Codes = np.zeros(0, dtype=np.int32)
+
+
+def read_evidence(model: Model, classes: Classes, stored: StoredVotes | None) -> Evidence:
+    """What a model was given with; ``stored`` looks up its votes on items the store has."""
+    if model.accuracy is not None:
+        Confusion.from_accuracy(model.accuracy, classes=classes)
+        return Evidence(_NOBODY, _NOBODY, accuracy=float(model.accuracy))
+    answers = model.answers(classes)
+    if model.confusion is not None:
+        return _read_matrix(model, classes)
+    types = truth_types(answers.kind, model.vote, "vote", model.name)
+    types |= truth_types(classes.kind, model.truth)
+    rows = read_rows(model.labelled, "labelled data", ids=model.key, types=types)
+    truth = Answers(classes).column(
+        column(rows, model.truth, "labelled data"), f"labelled column '{model.truth}'"
+    )
+    if (truth == MISSING).any():
+        first = int(np.flatnonzero(truth == MISSING)[0])
+        raise InvalidData(
+            f"The labelled data of '{model.name}' has {int((truth == MISSING).sum())} rows without "
+            f"a truth; first row {first}."
+        )
+    name = _vote_column(model, rows)
+    if name is None:
+        return _by_id(model, rows, truth, stored)
+    votes = answers.column(rows.column(name), f"labelled column '{name}'")
+    if not (votes != MISSING).any():
+        raise InvalidData(f"The labelled data of '{model.name}' holds no vote.")
+    keys = _keys(model, rows) if model.key in rows.column_names else None
+    return Evidence(truth, votes, keys)
+
+
+def _vote_column(model: Model, rows: pa.Table) -> str | None:
+    if model.vote is not None:
+        column(rows, model.vote, "labelled data")
+        return model.vote
+    return next((name for name in ("vote", model.name) if name in rows.column_names), None)
+
+
+def _keys(model: Model, rows: pa.Table) -> list[str]:
+    keys = [str(key) for key in ids_of(rows, model.key, "labelled data").to_pylist()]
+    if len(set(keys)) < len(keys):
+        raise InvalidData(f"The labelled data of '{model.name}' has an item more than once.")
+    return keys
+
+
+def _by_id(model: Model, rows: pa.Table, truth: Codes, stored: StoredVotes | None) -> Evidence:
+    """The truth of stored items: the votes are those the store has, or are to be asked for."""
+    if model.key not in rows.column_names or stored is None:
+        raise InvalidData(
+            f"The labelled data of '{model.name}' has no column of votes ('vote' or "
+            f"'{model.name}'), and no ids of stored items; it has: {', '.join(rows.column_names)}.",
+            hint="Name the column of votes with vote=, or the column of ids with key=.",
+        )
+    keys = _keys(model, rows)
+    ids = ids_of(rows, model.key, "labelled data")
+    votes = stored(ids)
+    known = votes != UNKNOWN_ITEM
+    note = ""
+    if not known.all():
+        strangers = ids.filter(pa.array(~known))[:5].to_pylist()
+        note = (
+            f"{int((~known).sum()):,} labelled ids are not in the store, such as {strangers[0]!r}"
+        )
+        if not known.any():
+            raise InvalidData(
+                f"None of the {len(keys)} labelled ids of '{model.name}' is in the store: "
+                f"{strangers}."
+            )
+    kept = [key for key, has in zip(keys, known, strict=True) if has]
+    pending = not (votes[known] != MISSING).any()
+    return Evidence(truth[known], votes[known], kept, stored=True, pending=pending, note=note)
+
+
+UNKNOWN_ITEM = -2
+"""Stands for the vote on an id the store does not know."""
+
+
+def _read_matrix(model: Model, classes: Classes) -> Evidence:
+    """Truths in rows, votes in columns: as classes × classes numbers, or as a table with names."""
+    given = model.confusion
+    if isinstance(given, Confusion):
+        return Evidence(_NOBODY, _NOBODY, matrix=given.probabilities)
+    try:
+        table = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        table = None
+    if table is None or table.ndim != 2:
+        table = _named_matrix(model, classes)
+    if table.shape != (len(classes), len(classes)):
+        raise InvalidData(
+            f"The confusion matrix of '{model.name}' must be {len(classes)} × {len(classes)}, "
+            f"truths in rows and votes in columns; got shape {table.shape}."
+        )
+    if np.isfinite(table).all() and (table >= 0).all():
+        if np.abs(table.sum(axis=1) - 1).max() < 1e-6:
+            matrix = Confusion.from_matrix(table, truth="rows").probabilities
+            return Evidence(_NOBODY, _NOBODY, matrix=matrix)
+        if (table == np.floor(table)).all() and table.sum() > 0:
+            return Evidence(_NOBODY, _NOBODY, counts=table.T.astype(np.int64))
+    raise InvalidData(
+        f"The confusion matrix of '{model.name}' must hold counts (whole numbers ≥ 0), or "
+        "probabilities with rows, one a truth, that sum to one."
+    )
+
+
+def _named_matrix(model: Model, classes: Classes) -> Floats:
+    """A table with a row for each truth: a column of names, and a column for each vote."""
+    rows = read_rows(
+        model.confusion, "confusion matrix", types=truth_types(classes.kind, model.truth)
+    )
+    truth = Answers(classes).column(
+        column(rows, model.truth, "confusion matrix"), f"column '{model.truth}'"
+    )
+    if sorted(truth.tolist()) != list(range(len(classes))):
+        raise InvalidData(
+            f"The confusion matrix of '{model.name}' must have one row for each of the "
+            f"{len(classes)} classes; its column '{model.truth}' names {len(truth)}."
+        )
+    table = np.zeros((len(classes), len(classes)))
+    answers = model.answers(classes)
+    names = [name for name in rows.column_names if name != model.truth]
+    codes = answers.column(plain_column(pa.array(_typed(names, classes))), "matrix's columns")
+    for name, code in zip(names, codes, strict=True):
+        try:
+            table[truth, code] += rows.column(name).cast(pa.float64()).to_numpy()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InvalidData(f"The confusion matrix's column '{name}' holds no numbers.") from None
+    return table
+
+
+def _typed(names: list[str], classes: Classes) -> list[Any]:
+    by_text = {str(name): name for name in classes}
+    return [by_text.get(name, name) for name in names]

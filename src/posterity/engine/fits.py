@@ -1,0 +1,102 @@
+"""Fits: what beliefs are formed with, as it is now and as each step recorded it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from posterity import priors
+from posterity._arrays import Counts, Floats
+from posterity.beliefs import Beliefs
+from posterity.confusion import FLOOR, Confusion
+
+
+@dataclass(frozen=True, eq=False)
+class Registered:
+    """A model the store knows: how it errs, and its settings."""
+
+    name: str
+    arrival: int
+    settings: dict[str, Any]
+    cells: tuple[Sequence[int], Sequence[int]] = ((), ())
+    """Votes and truths of the cells of the confusion that are known."""
+    counts: Sequence[int] = ()
+    """How often each cell occurred on the labelled set."""
+    probabilities: Sequence[float] | None = None
+    """What was said of each cell, where a confusion was stated instead of counted."""
+
+    @property
+    def pending(self) -> bool:
+        """Still to vote on its labelled items, so that nobody knows how it errs."""
+        return bool(self.settings.get("pending"))
+
+    def count_table(self, classes: int) -> Counts:
+        """c(i, k) for so many classes."""
+        table = np.zeros((classes, classes), dtype=np.int64)
+        table[tuple(map(list, self.cells))] = self.counts
+        return table
+
+    def confusion(self, estimator: str, classes: int) -> Confusion:
+        """How it errs among so many classes; of those appended later it is known to say nothing."""
+        accuracy = self.settings.get("accuracy")
+        if accuracy is not None:
+            return Confusion.from_accuracy(accuracy, classes=classes)
+        if self.probabilities is None:
+            return Confusion.from_counts(self.count_table(classes), estimator=estimator)
+        table = np.full((classes, classes), FLOOR)
+        table[:, self.settings["classes_then"] :] = 1 / classes
+        table[tuple(map(list, self.cells))] = self.probabilities
+        return Confusion.from_matrix(table / table.sum(axis=0))
+
+
+class Fit:
+    """The parameters of a belief: estimator, number of classes, prior, and the models' own."""
+
+    def __init__(
+        self,
+        models: Mapping[str, Registered],
+        *,
+        beliefs: str,
+        confusion: str,
+        classes: int,
+        prior: tuple[float, ...] | None,
+    ) -> None:
+        self.models = models
+        self.beliefs = beliefs
+        self.estimator = confusion
+        self.classes = classes
+        self._prior = prior
+        self._confusions: dict[str, Confusion] = {}
+
+    @cached_property
+    def prior(self) -> Floats:
+        """What is believed of an item's true class before any vote."""
+        if self._prior is None:
+            return priors.uniform(self.classes)
+        return priors.given(self._prior, classes=self.classes)
+
+    @cached_property
+    def prior_entropy(self) -> float:
+        """The entropy of an item nobody has voted on."""
+        return float(Beliefs(self.prior, 1).entropy()[0])
+
+    def confusion(self, model: str) -> Confusion:
+        """How a model errs."""
+        if model not in self._confusions:
+            known = self.models[model].confusion(self.estimator, self.classes)
+            self._confusions[model] = known
+        return self._confusions[model]
+
+    def to_dict(self, models: Sequence[str]) -> dict[str, Any]:
+        """As a step's header records it; counts are the models' own, named by digest."""
+        return {
+            "beliefs": self.beliefs,
+            "confusion": self.estimator,
+            "classes": self.classes,
+            "prior": None if self._prior is None else list(self._prior),
+            "models": {name: self.models[name].settings["digest"] for name in models},
+        }

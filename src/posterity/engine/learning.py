@@ -1,0 +1,62 @@
+"""Learn: a model that came with the truth of stored items votes on those first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posterity.engine.context import Context
+from posterity.engine.planning import Plan, Request
+from posterity.engine.registering import complete, labelled_rows, labelled_truth, rows_of_keys
+from posterity.engine.runs import Run
+from posterity.engine.updating import Evaluate
+from posterity.votes import MISSING, Cast
+
+
+def labelled_plan(context: Context, request: Request) -> Plan:
+    """The labelled items as a plan: what the model must look at before anything else."""
+    model = context.model(request.model)
+    keys, _ = labelled_truth(context, model)
+    found = rows_of_keys(context, keys)
+    rows = np.sort(found[found >= 0])
+    unit = model.settings["cost"]
+    return Plan(
+        id=f"labelled-{model.settings['digest']}-{model.arrival}",
+        request=request,
+        head=context.head,
+        items=context.rows,
+        rows=rows,
+        eligible=len(rows),
+        affected={},
+        cost=None if unit is None else unit * len(rows),
+        note=(
+            f"{request.model} must first vote on its {len(rows):,} labelled items, which tell how "
+            "it errs; an update asks for them, or takes them from its file of votes"
+        ),
+    )
+
+
+def learn(context: Context, request: Request, evaluate: Evaluate) -> str:
+    """Obtain the votes on the labelled items, each batch durable, and register what they say."""
+    plan = labelled_plan(context, request)
+    run = Run(context, plan.id)
+    evaluate(run, plan)
+    rows, cast = run.votes()
+    told = complete(context, request.model, rows, cast.hard)
+    run.drop()
+    return str(told)
+
+
+def reuse_labelled(run: Run, plan: Plan) -> None:
+    """Votes a model has cast on its labelled items, where those are in the plan: asked for once."""
+    context = run.context
+    model = context.model(plan.request.model)
+    if model.pending or not model.settings.get("stored"):
+        return
+    own = labelled_rows(context, model)
+    keys, votes = own.column("key").to_pylist(), own.column("vote").to_numpy()
+    rows = rows_of_keys(context, keys)
+    have, _ = run.votes()
+    wanted = (votes != MISSING) & np.isin(rows, plan.rows) & ~np.isin(rows, have)
+    if wanted.any():
+        order = np.argsort(rows[wanted])
+        run.keep_votes(rows[wanted][order], Cast(votes[wanted][order]))

@@ -1,0 +1,333 @@
+"""Register: make a model known, and say how well that is founded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from posterity._arrays import Codes, Rows
+from posterity.engine.context import Context
+from posterity.engine.evidence import (
+    NOTHING,
+    UNKNOWN_ITEM,
+    Evidence,
+    StoredVotes,
+    read_evidence,
+)
+from posterity.engine.fits import Registered
+from posterity.engine.history import ShardHistory
+from posterity.engine.items import id_array, rows_or_none
+from posterity.engine.steps import live_updates
+from posterity.errors import CommitConflict, InvalidData
+from posterity.models import Model, settings_of
+from posterity.tables.layout import LABELLED, MODELS
+from posterity.votes import MISSING
+
+ARRIVALS = "posterity.models"
+TRIES = 20
+FEW_PER_CLASS = 5
+WIDE = 0.05
+"""Half the width of an interval of the accuracy that is worth a warning."""
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What is known of a model after it was registered."""
+
+    model: str
+    labelled: int
+    """Labelled items with a vote; 0 where a confusion was stated."""
+    accuracy: float | None
+    interval: tuple[float, float] | None
+    """Of the accuracy, at 95 %."""
+    pending: int = 0
+    """Labelled items the model must vote on first."""
+    warning: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.pending:
+            return f"{self.model} is registered; it votes on {self.pending:,} labelled items first"
+        told = f"{self.model} is registered"
+        if self.accuracy is not None:
+            told += f": right on {100 * self.accuracy:.1f} %"
+        if self.interval is not None:
+            low, high = (100 * end for end in self.interval)
+            told += f" of {self.labelled:,} labelled items (95 %: {low:.1f} to {high:.1f})"
+        return told + (f"\nwarning: {self.warning}" if self.warning else "")
+
+
+def register(
+    context: Context, model: Model, *, stored: StoredVotes | None = None
+) -> Registration | None:
+    """Make a model known, however many others are registering at the same time.
+
+    None if nothing new was said of a model that is known. ``stored`` tells its votes on stored
+    items where they are not in the ledger yet.
+    """
+    for _ in range(TRIES):
+        try:
+            return _register(context, model, stored or _stored_votes(context, model.name))
+        except CommitConflict:
+            context.forget_models()
+    raise CommitConflict("Too many others are registering models; nothing was registered.")
+
+
+def check_evidence(
+    context: Context, model: Model, *, stored: StoredVotes | None = None
+) -> Registration | None:
+    """What registering would say; nothing is changed."""
+    evidence = _evidence(context, model, stored or _stored_votes(context, model.name))
+    return None if evidence is None else registration(context, model.name, evidence)
+
+
+def _evidence(context: Context, model: Model, stored: StoredVotes) -> Evidence | None:
+    """How a model errs, if that is news; None if it is known."""
+    known = context.models.get(model.name)
+    if model.labelled is None and model.confusion is None and model.accuracy is None:
+        if known is not None:
+            return None
+        shared = _shared_truth(context, stored)
+        if shared is None:
+            raise InvalidData(
+                f"Nothing tells how the model '{model.name}' errs, so its votes cannot be weighed "
+                "against others.",
+                hint=NOTHING,
+            )
+        return shared
+    evidence = read_evidence(model, context.classes, stored)
+    if known is None or (known.pending and not evidence.pending):
+        return evidence
+    if known.settings["digest"] != evidence.digest:
+        raise InvalidData(
+            f"A model '{model.name}' is registered with other labelled votes.",
+            hint="Give the new one another name; the votes it cast stay explained by its own.",
+        )
+    return None
+
+
+def _register(context: Context, model: Model, stored: StoredVotes) -> Registration | None:
+    evidence = _evidence(context, model, stored)
+    known = context.models.get(model.name)
+    settings = settings_of(model.answers(context.classes)) | {
+        "cost": model.cost,
+        "predict": model.predict if isinstance(model.predict, str) else None,
+    }
+    if evidence is None:
+        if known is not None:
+            _revise(context, known, settings)
+        return None
+    if known is not None:
+        settings = known.settings | {key: said for key, said in settings.items() if said}
+    _write(context, model.name, known, evidence, settings)
+    return registration(context, model.name, evidence)
+
+
+def complete(context: Context, name: str, rows: Rows, votes: Codes) -> Registration:
+    """A model that was to vote on its labelled items has done so."""
+    known = context.model(name)
+    keys, truth = labelled_truth(context, known)
+    at = dict(zip(rows.tolist(), votes.tolist(), strict=True))
+    wanted = rows_of_keys(context, keys)
+    cast = np.array([at.get(row, MISSING) for row in wanted.tolist()], dtype=np.int32)
+    if not (cast != MISSING).any():
+        raise InvalidData(
+            f"'{name}' must vote on its {len(keys):,} labelled items first; it gave none."
+        )
+    evidence = Evidence(truth, cast, keys, stored=True)
+    _write(context, name, known, evidence, known.settings)
+    return registration(context, name, evidence)
+
+
+def labelled_truth(context: Context, model: Registered) -> tuple[list[str], Codes]:
+    """The keys of a model's labelled items and their truth."""
+    own = labelled_rows(context, model)
+    return own.column("key").to_pylist(), own.column("truth").to_numpy()
+
+
+def labelled_rows(context: Context, model: Registered) -> pa.Table:
+    """Its rows by digest: a registration that was cut short leaves rows nobody refers to."""
+    table = context.layout.labelled.head().read()
+    return table.filter(
+        pc.and_(
+            pc.equal(table.column("model"), model.name),
+            pc.equal(table.column("digest"), model.settings["digest"]),
+        )
+    )
+
+
+def rows_of_keys(context: Context, keys: list[str]) -> Rows:
+    """The rows of labelled items that are stored; −1 where one was removed since."""
+    return np.asarray(rows_or_none(context, typed_keys(context, keys)).fill_null(-1))
+
+
+def typed_keys(context: Context, keys: list[str]) -> pa.ChunkedArray:
+    """Keys, which are kept as texts, as ids of the store's type."""
+    kind = pa.string() if context.items is None else context.items.table.schema.field("id").type
+    return id_array(pa.chunked_array([pa.array(keys, pa.string()).cast(kind)]))
+
+
+def _stored_votes(context: Context, name: str) -> StoredVotes:
+    def look_up(ids: pa.ChunkedArray) -> Codes:
+        found = rows_or_none(context, ids)
+        rows = np.asarray(found.fill_null(-1))
+        votes = np.full(len(rows), MISSING, dtype=np.int32)
+        votes[rows < 0] = UNKNOWN_ITEM
+        own = [header for header in live_updates(context.headers) if header.model == name]
+        for shard, start, items in context.shards if own else []:
+            at = np.flatnonzero((rows >= start) & (rows < start + items))
+            history = ShardHistory.read(context.ledger, shard, start, items)
+            for cast in history.votes_of(rows[at] - start, own):
+                votes[at] = np.where(cast.hard != MISSING, cast.hard, votes[at])
+        return votes
+
+    return look_up
+
+
+def _shared_truth(context: Context, stored: StoredVotes) -> Evidence | None:
+    """The truth of stored items that another model came with serves for all."""
+    for model in sorted(context.models.values(), key=lambda model: -model.arrival):
+        if model.settings.get("stored"):
+            keys, truth = labelled_truth(context, model)
+            votes = stored(typed_keys(context, keys))
+            present = votes != UNKNOWN_ITEM  # an item may have been removed since
+            kept = [key for key, has in zip(keys, present, strict=True) if has]
+            pending = not (votes[present] != MISSING).any()
+            return Evidence(truth[present], votes[present], kept, stored=True, pending=pending)
+    return None
+
+
+def _revise(context: Context, known: Registered, settings: dict[str, Any]) -> None:
+    """Keep what was said anew; what was not said stays as it was."""
+    said = {name: value for name, value in settings.items() if value not in (None, [])}
+    revised = known.settings | said
+    if revised == known.settings:
+        return
+    _commit(
+        context,
+        known.name,
+        known.arrival,
+        revised | {"revision": known.settings["revision"] + 1},
+        {
+            "vote": list(known.cells[0]),
+            "truth": list(known.cells[1]),
+            "count": list(known.counts),
+            "probability": None if known.probabilities is None else list(known.probabilities),
+        },
+    )
+
+
+def _write(
+    context: Context,
+    name: str,
+    known: Registered | None,
+    evidence: Evidence,
+    settings: dict[str, Any],
+) -> None:
+    """Labelled votes first, then the row that makes them visible."""
+    count = len(evidence.truth)
+    settings = settings | {
+        "digest": evidence.digest,
+        "keyed": evidence.keys is not None,
+        "labelled": count,
+        "stored": evidence.stored,
+        "pending": evidence.pending,
+        "accuracy": evidence.accuracy,
+        "classes_then": len(context.classes),
+        "revision": 0 if known is None else known.settings["revision"] + 1,
+    }
+    if count:
+        rows = {
+            "model": [name] * count,
+            "digest": [evidence.digest] * count,
+            "key": pa.nulls(count, pa.string()) if evidence.keys is None else evidence.keys,
+            "truth": evidence.truth,
+            "vote": evidence.votes,
+        }
+        table = context.layout.labelled
+        written = table.write(pa.table(rows, schema=LABELLED), label="labelled")
+        table.head().commit([written])
+    cells: dict[str, Any] = {"vote": [], "truth": [], "count": [], "probability": None}
+    values = evidence.count_table(context.classes) if evidence.matrix is None else evidence.matrix
+    at = np.argwhere(values)
+    cells |= {"vote": at[:, 0].tolist(), "truth": at[:, 1].tolist()}
+    listed = values[at[:, 0], at[:, 1]].tolist()
+    cells |= {"count": listed} if evidence.matrix is None else {"probability": listed}
+    _commit(context, name, len(context.models) if known is None else known.arrival, settings, cells)
+
+
+def _commit(
+    context: Context, name: str, arrival: int, settings: dict[str, Any], cells: dict[str, Any]
+) -> None:
+    row = {
+        "name": [name],
+        "arrival": [arrival],
+        "settings": [json.dumps(settings)],
+        **{column: [values] for column, values in cells.items()},
+    }
+    file = context.layout.models.write(pa.table(row, schema=MODELS), label="model")
+    number = (context.arrivals.fence(ARRIVALS) or 0) + 1
+    context.arrivals.commit([file], fences=[(ARRIVALS, number)])
+    context.forget_models()
+
+
+def registered(context: Context, name: str) -> Registration:
+    """What is known of a model that is registered."""
+    known = context.model(name)
+    rows = labelled_rows(context, known)
+    truth, votes = (rows.column(column).to_numpy() for column in ("truth", "vote"))
+    counts = known.count_table(len(context.classes))
+    matrix = None if known.probabilities is None else np.ones(1)
+    evidence = Evidence(
+        truth,
+        votes,
+        pending=known.pending,
+        counts=counts if counts.any() else None,
+        matrix=matrix,
+        accuracy=known.settings.get("accuracy"),
+    )
+    return registration(context, name, evidence)
+
+
+def registration(context: Context, name: str, evidence: Evidence) -> Registration:
+    """What is known now, and a warning where that is little."""
+    if evidence.pending:
+        return Registration(name, 0, None, None, len(evidence.truth), evidence.note)
+    if evidence.matrix is not None or evidence.accuracy is not None:
+        warning = "stated, not counted: how sure that is, nobody can tell"
+        return Registration(name, 0, evidence.accuracy, None, 0, warning)
+    counts = evidence.count_table(context.classes)
+    total, right = int(counts.sum()), int(np.trace(counts))
+    low, high = _wilson(right, total)
+    told = [evidence.note] if evidence.note else []
+    per_class = counts.sum(axis=0)
+    if (high - low) / 2 > WIDE:
+        told.append(
+            f"{total:,} labelled items tell the accuracy only to ±{50 * (high - low):.0f} points"
+        )
+    if (per_class < FEW_PER_CLASS).any():
+        told.append(
+            f"{int((per_class < FEW_PER_CLASS).sum()):,} of {len(per_class):,} classes have fewer "
+            f"than {FEW_PER_CLASS} labelled items, {int((per_class == 0).sum()):,} have none"
+        )
+    return Registration(name, total, right / total, (low, high), 0, "; ".join(told))
+
+
+def _wilson(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's interval of a share: never outside 0 to 1, and sound for a few items too."""
+    share, square = right / total, z * z
+    centre = (share + square / (2 * total)) / (1 + square / total)
+    half = (
+        z
+        * np.sqrt(share * (1 - share) / total + square / (4 * total * total))
+        / (1 + square / total)
+    )
+    return max(0.0, float(centre - half)), min(1.0, float(centre + half))

@@ -1,0 +1,179 @@
+"""Soft votes in files: class probabilities, or each item's top classes with scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from posterity._arrays import Codes, Floats, Mask, Rows
+from posterity.answers import Answers
+from posterity.errors import InvalidData, InvalidParameter
+from posterity.votes import MISSING, SUM_TOLERANCE, Cast, SoftVotes
+
+TEMPLATE = "{class}"
+TOP = 5
+"""Classes of a soft vote that are kept, where nobody says how many."""
+
+
+@dataclass(frozen=True)
+class SoftColumns:
+    """Where a file has soft votes, as a user writes it.
+
+    ``probs``: a column of lists, one probability for each class. ``p_{class}``: a column for each
+    class. ``classes:scores``: two columns of lists, the top classes and their scores.
+
+    >>> SoftColumns.parse("top5:scores5").scores
+    'scores5'
+    """
+
+    text: str
+    classes: str | None = None
+    scores: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> SoftColumns:
+        """Read the form from its spelling."""
+        if TEMPLATE in text:
+            return cls(text)
+        classes, colon, scores = text.partition(":")
+        if colon and classes and scores:
+            return cls(text, classes.strip(), scores.strip())
+        if colon or not text.strip():
+            raise InvalidParameter.of(
+                "soft", "COLUMN of lists, 'p_{class}' or CLASSES:SCORES", text
+            )
+        return cls(text.strip())
+
+    def columns(self, answers: Answers) -> list[str]:
+        """The columns it needs."""
+        if self.classes is not None and self.scores is not None:
+            return [self.classes, self.scores]
+        if TEMPLATE in self.text:
+            return [self.text.replace(TEMPLATE, str(name)) for name in answers.names]
+        return [self.text]
+
+    def read(self, rows: pa.Table, answers: Answers, hard: Codes, what: str) -> Cast:
+        """Soft votes beside the hard ones; where there is only a soft one, its top class counts."""
+        if self.classes is not None and self.scores is not None:
+            top = rows.column(self.classes), rows.column(self.scores)
+            soft = self._top(*top, answers, what)
+        else:
+            soft = self._all(rows, answers, what)
+        return _beside(hard, soft)
+
+    def _all(self, rows: pa.Table, answers: Answers, what: str) -> Cast:
+        names = self.columns(answers)
+        if TEMPLATE in self.text:
+            table = np.column_stack([_numbers(rows.column(name), what) for name in names])
+            present: Mask = np.count_nonzero(~np.isnan(table), axis=1) > 0
+            table = table[present]
+        else:
+            flat, lengths, present = _lists(rows.column(self.text), what)
+            width = len(answers.names)
+            odd = np.flatnonzero(present)[lengths[present] != width]
+            if len(odd):
+                raise InvalidData(
+                    f"The {what} must have a probability for each of {width} classes; row "
+                    f"{odd[0]} has {lengths[odd[0]]} ({len(odd)} such rows)."
+                )
+            table = _numbers(flat, what).reshape(-1, width)
+        try:
+            cast = answers.probabilities(table, len(table))
+        except InvalidData as error:
+            raise InvalidData(f"The {what}: {error.message}", hint=error.hint) from None
+        return _spread(cast, present)
+
+    @staticmethod
+    def _top(classes: pa.ChunkedArray, given: pa.ChunkedArray, answers: Answers, what: str) -> Cast:
+        names, lengths, present = _lists(classes, what)
+        scores, others, scored = _lists(given, what)
+        odd = np.flatnonzero((lengths != others) | (present != scored) | (present & (lengths == 0)))
+        if len(odd):
+            raise InvalidData(
+                f"The {what} must have a score for each class; row {odd[0]} has {lengths[odd[0]]} "
+                f"classes and {others[odd[0]]} scores ({len(odd)} such rows)."
+            )
+        codes = answers.column(names, what)
+        weights = _numbers(scores, what)
+        owner = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+        wrong = ~np.isfinite(weights) | (weights < 0) | (codes == MISSING)
+        sums = np.bincount(owner, np.where(wrong, 0.0, weights), minlength=len(lengths))
+        bad = np.zeros(len(lengths), dtype=np.bool_)
+        bad[owner[wrong]] = True
+        bad |= present & ((sums <= 0) | (sums > 1 + SUM_TOLERANCE))
+        if bad.any():
+            raise InvalidData(
+                f"The {what} must be scores from 0 to 1 that sum to at most one; row "
+                f"{int(np.flatnonzero(bad)[0])} does not ({int(bad.sum())} such rows)."
+            )
+        return _merged(codes, weights, owner, len(lengths), len(answers.classes), answers.soft)
+
+
+def _merged(
+    codes: Codes, weights: Floats, owner: Rows, items: int, classes: int, keep: int | None
+) -> Cast:
+    """Several of the model's classes may be one of ours; the heaviest come first, lower first."""
+    cells, at = np.unique(owner.astype(np.int64) * classes + codes, return_inverse=True)
+    summed = np.bincount(at, weights)
+    item, code = cells // classes, (cells % classes).astype(np.int32)
+    order = np.lexsort((code, -summed, item))
+    item, code, summed = item[order], code[order], summed[order]
+    place = np.arange(len(item)) - np.searchsorted(item, item)
+    width = min(int(place.max(initial=0)) + 1, keep or classes)
+    kept = place < width
+    table = np.full((items, width), MISSING, dtype=np.int32)
+    heavy = np.zeros((items, width))
+    table[item[kept], place[kept]] = code[kept]
+    heavy[item[kept], place[kept]] = summed[kept]
+    total = heavy.sum(axis=1, keepdims=True)
+    heavy /= np.where(total == 0, 1.0, total)
+    hard = table[:, 0].copy()
+    return Cast(hard, SoftVotes(table, heavy, classes, hard))
+
+
+def _beside(hard: Codes, cast: Cast) -> Cast:
+    """The hard votes as given, the soft ones beside them."""
+    if cast.soft is None:
+        return Cast(np.where(hard == MISSING, cast.hard, hard))
+    both = np.where(hard == MISSING, cast.soft.hard, hard)
+    soft = cast.soft
+    softly = np.where(soft.codes[:, 0] == MISSING, np.int32(MISSING), both)
+    return Cast(both, SoftVotes(soft.codes, soft.weights, soft.classes, softly))
+
+
+def _spread(cast: Cast, present: np.ndarray) -> Cast:
+    """Votes of the rows that have one, over all rows."""
+    hard = np.full(len(present), MISSING, dtype=np.int32)
+    hard[present] = cast.hard
+    if cast.soft is None:
+        return Cast(hard)
+    codes = np.full((len(present), cast.soft.codes.shape[1]), MISSING, dtype=np.int32)
+    weights = np.zeros(codes.shape)
+    codes[present], weights[present] = cast.soft.codes, cast.soft.weights
+    return Cast(hard, SoftVotes(codes, weights, cast.soft.classes, hard))
+
+
+def _numbers(values: pa.Array | pa.ChunkedArray, what: str) -> Floats:
+    try:
+        given = pc.fill_null(values.cast(pa.float64()), float("nan"))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InvalidData(f"The {what} must hold numbers; got {values.type}.") from None
+    numbers: Floats = np.asarray(given)
+    return numbers
+
+
+def _lists(column: pa.ChunkedArray, what: str) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+    """The values of lists one after the other, how many each row has, and which rows have one."""
+    lists = column.combine_chunks()
+    if isinstance(lists, pa.ChunkedArray):
+        lists = lists.chunk(0) if lists.num_chunks else pa.array([], column.type)
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if not any(kind(lists.type) for kind in kinds):
+        raise InvalidData(f"The {what} must hold lists; got {lists.type}.")
+    if pa.types.is_fixed_size_list(lists.type):
+        lists = lists.cast(pa.list_(lists.type.value_type))
+    lengths = np.asarray(lists.value_lengths().fill_null(0))
+    return lists.flatten(), lengths, np.asarray(lists.is_valid())

@@ -1,0 +1,208 @@
+"""Rows too many for memory: files, folders, globs and object-store prefixes, batch by batch."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from posterity.errors import InvalidData
+from posterity.tables.files import LocalFiles, open_files
+from posterity.tables.sources import (
+    SUFFIXES,
+    Types,
+    built,
+    check_csv,
+    check_file,
+    csv_options,
+    read_rows,
+)
+
+BATCH = 2**17
+CSV_BLOCK = 2**24
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One file, or one table in memory."""
+
+    name: str
+    root: str = ""
+    path: str = ""
+    table: pa.Table | None = None
+
+
+class Stream:
+    """Rows from wherever they are, read as often as needed, never all at once."""
+
+    def __init__(self, given: Any, options: dict[str, str] | None = None) -> None:
+        self._options = options
+        several = given if isinstance(given, (list, tuple)) else [given]
+        self.pieces: list[Piece] = [piece for one in several for piece in self._expand(one)]
+        if not self.pieces:
+            raise InvalidData("No files were given.")
+
+    @property
+    def from_text(self) -> bool:
+        """Whether some of it is text without types."""
+        return any(piece.name.lower().endswith(".csv") for piece in self.pieces)
+
+    def batches(
+        self, columns: Sequence[str] | None = None, *, ids: str, types: Types | None = None
+    ) -> Iterator[tuple[Piece, pa.Table]]:
+        """Each batch with the piece it comes from; the given columns, or all."""
+        for piece in self.pieces:
+            count = 0
+            for batch in _guarded(self._read(piece, columns, ids, types or {}), piece.name):
+                if columns is not None:
+                    missing = [name for name in columns if name not in batch.schema.names]
+                    if missing:
+                        raise InvalidData(
+                            f"'{piece.name}' has no column '{missing[0]}'; it has: "
+                            f"{', '.join(batch.schema.names)}."
+                        )
+                    batch = batch.select(list(columns))
+                count += batch.num_rows
+                yield piece, batch
+            if not count and columns is not None:
+                raise InvalidData(f"'{piece.name}' holds no rows.")
+
+    def names(self, *, ids: str) -> list[str]:
+        """The columns all pieces have; a piece with others is named."""
+        first: list[str] = []
+        for piece in self.pieces:
+            found = self._names(piece, ids)
+            if not first:
+                first = found
+            elif set(found) != set(first):
+                odd = sorted(set(found) ^ set(first))[0]
+                one, other = (piece.name, self.pieces[0].name)
+                if odd in first:
+                    one, other = other, one
+                raise InvalidData(
+                    f"'{one}' has a column '{odd}' that '{other}' has not.",
+                    hint="Name the payload columns to take, or make the files alike.",
+                )
+        twice = {
+            name.lower() for name in first if [n.lower() for n in first].count(name.lower()) > 1
+        }
+        if twice:
+            raise InvalidData(f"The column '{min(twice)}' is there twice (case does not count).")
+        return first
+
+    def _names(self, piece: Piece, ids: str) -> list[str]:
+        for batch in _guarded(self._read(piece, None, ids, {}), piece.name):
+            return list(batch.schema.names)
+        return []
+
+    def _read(
+        self, piece: Piece, columns: Sequence[str] | None, ids: str, types: Types
+    ) -> Iterator[pa.Table]:
+        if piece.table is not None:
+            for start in range(0, max(1, piece.table.num_rows), BATCH):
+                yield piece.table.slice(start, BATCH)
+            return
+        file = self._open(piece)
+        suffix = Path(piece.path).suffix.lower()
+        if suffix == ".parquet":
+            parquet = pq.ParquetFile(file)
+            held = parquet.schema_arrow.names
+            wanted = None if columns is None else [name for name in columns if name in held]
+            if not parquet.metadata.num_rows:
+                yield parquet.schema_arrow.empty_table()
+            for batch in parquet.iter_batches(BATCH, columns=wanted):
+                yield pa.Table.from_batches([batch])
+        elif suffix == ".csv":
+            reader = pa_csv.open_csv(
+                file,
+                read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK),
+                convert_options=csv_options(ids, types),
+            )
+            for batch in reader:
+                check_csv(batch, piece.name)
+                yield pa.Table.from_batches([batch])
+        else:
+            for batch in pa_json.open_json(file, pa_json.ReadOptions(block_size=CSV_BLOCK)):
+                yield pa.Table.from_batches([batch])
+
+    def _open(self, piece: Piece) -> Any:
+        files = open_files(piece.root, self._options)
+        if isinstance(files, LocalFiles):
+            check_file(Path(files.root) / piece.path)
+        return files.open(piece.path)
+
+    def _expand(self, given: Any) -> Iterable[Piece]:
+        if not isinstance(given, (str, os.PathLike)):
+            yield Piece("the table", table=read_rows(given, "predictions"))
+            return
+        text = os.fspath(given)
+        found = _remote(text, self._options) if "://" in text else _local(text)
+        if not found:
+            raise InvalidData(
+                f"'{text}' holds no files that end in one of {', '.join(SUFFIXES)}."
+                if not _pattern(text)
+                else f"No file matches '{text}'."
+            )
+        yield from found
+
+
+def _local(text: str) -> list[Piece]:
+    path = Path(text)
+    if path.is_dir():
+        listed = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+        listed = [p for p in listed if not p.name.startswith((".", "_"))]
+    elif _pattern(text) and not path.exists():
+        # A pattern may begin anywhere, which Path.glob does not allow.
+        found = (Path(name) for name in glob.glob(text, recursive=True))  # noqa: PTH207
+        listed = sorted(one for one in found if one.is_file())
+    else:
+        check_file(path)
+        listed = [path]
+    return [Piece(str(p), str(p.absolute().parent), p.name) for p in listed]
+
+
+def _remote(text: str, options: dict[str, str] | None) -> list[Piece]:
+    """The fixed part of a pattern is listed; what follows it must match."""
+    scheme, _, rest = text.partition("://")
+    bucket, _, key = rest.partition("/")
+    root = f"{scheme}://{bucket}"
+    fixed = re.split(r"[*?\[]", key)[0]
+    folder = fixed.rpartition("/")[0] if _pattern(key) or Path(key).suffix else key.rstrip("/")
+    listed = open_files(root, options).list(folder)
+    if _pattern(key):
+        listed = [path for path in listed if fnmatch(path, key)]
+    elif Path(key).suffix:
+        listed = [path for path in listed if path == key]
+    return [
+        Piece(f"{root}/{path}", root, path)
+        for path in listed
+        if Path(path).suffix.lower() in SUFFIXES
+    ]
+
+
+def _pattern(text: str) -> bool:
+    return any(sign in text for sign in "*?[")
+
+
+def _guarded(batches: Iterator[pa.Table], name: str) -> Iterator[pa.Table]:
+    """What a reader says of a damaged file, with the file's name."""
+    while True:
+        batch = built(lambda: _named(next(batches, None)), name)
+        if batch is None:
+            return
+        yield batch
+
+
+def _named(batch: pa.Table | None) -> pa.Table | None:
+    """Look at the column names: those that are not UTF-8 fail only then."""
+    return None if batch is None else batch.select(batch.schema.names)
