@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from posterity import cli
-from posterity.demo import record_digits
+from tests.digits import record_digits
 from tests.test_replay import KEYS
 
 

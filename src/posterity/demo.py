@@ -1,68 +1,174 @@
-"""The demo: real scikit-learn classifiers of increasing strength, recorded and replayed.
+"""The demo's job: real language detectors arrive over the stored labels of interface texts.
 
-Needs the ``demo`` extra; scikit-learn is imported here and nowhere else.
+Everything is real: texts from the catalogues of installed packages, detectors with the models
+their packages bring along, and a store on disk. Needs the ``demo`` extra.
 """
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from posterity.errors import MissingExtra
+from posterity._arrays import Codes, Rows
+from posterity.classes import Classes
+from posterity.errors import InvalidParameter, MissingExtra
+from posterity.languages.detectors import Detector, available, to_class
+from posterity.languages.texts import CLASSES, OTHER, Texts, read_texts
+from posterity.models import Model
 from posterity.replay import Recording
+from posterity.store import Store
 
-TRAINING_SHARE = 0.15
-"""Little data to learn from, so that the classifiers really differ."""
-LABELLED_SHARE = 0.4
-"""Of what is left, the share that is labelled; on the rest the models arrive."""
+LABELLED_SHARE = 0.2
+"""Of the texts, those whose language is known; on the rest the detectors arrive."""
+BUDGET = "20%"
+RULE = "cost-ratio:5"
+LEAST_ITEMS = 500
+
+Told = Callable[[dict[str, Any]], None]
+"""Called with what each step did."""
 
 
-def record_digits(seed: int = 0) -> Recording:
-    """Train six classifiers on a few handwritten digits and record their votes on all others."""
-    try:
-        from sklearn.datasets import load_digits
-        from sklearn.ensemble import RandomForestClassifier
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.naive_bayes import GaussianNB
-        from sklearn.neighbors import KNeighborsClassifier
-        from sklearn.svm import SVC
-        from sklearn.tree import DecisionTreeClassifier
-    except ImportError:
-        raise MissingExtra.of("The demo", "demo") from None
-    digits = load_digits()
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(digits.target))
-    training, rest = np.split(order, [int(TRAINING_SHARE * len(order))])
-    classifiers: dict[str, Any] = {
-        "decision tree": DecisionTreeClassifier(random_state=seed),
-        "naive Bayes": GaussianNB(),
-        "small forest": RandomForestClassifier(10, random_state=seed),
-        "logistic": LogisticRegression(max_iter=5000),
-        "neighbours": KNeighborsClassifier(1),
-        "support vectors": SVC(gamma=0.001, C=10),
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Texts, which of them are labelled, and the detectors in their order of arrival."""
+
+    texts: Texts
+    is_labelled: np.ndarray
+    detectors: list[Detector]
+    missing: dict[str, str]
+    """Detectors that cannot be used here, and why."""
+
+    @classmethod
+    def prepare(cls, *, seed: int = 0, items: int | None = None) -> Job:
+        """Read the texts, and sort the detectors by how many labelled ones they get right."""
+        texts = read_texts()
+        detectors, missing = available()
+        if len(detectors) < 2:
+            raise MissingExtra.of("The demo", "demo")
+        rng = np.random.default_rng(seed)
+        if items is not None:
+            if not LEAST_ITEMS <= items <= len(texts):
+                allowed = f"a count from {LEAST_ITEMS} to {len(texts)}"
+                raise InvalidParameter.of("items", allowed, items)
+            texts = texts[np.sort(rng.permutation(len(texts))[:items])]
+        is_labelled = np.zeros(len(texts), dtype=np.bool_)
+        is_labelled[rng.permutation(len(texts))[: int(LABELLED_SHARE * len(texts))]] = True
+        job = cls(texts, is_labelled, detectors, missing)
+        right = [job.accuracy(detector) for detector in detectors]
+        arriving = [detectors[at] for at in np.argsort(right, kind="stable")]
+        return cls(texts, is_labelled, arriving, missing)
+
+    @property
+    def labelled(self) -> Rows:
+        """The texts with known truth."""
+        return np.flatnonzero(self.is_labelled)
+
+    @property
+    def stored(self) -> Rows:
+        """The texts the store holds, whose truth serves only for the final score."""
+        return np.flatnonzero(~self.is_labelled)
+
+    @cached_property
+    def truth(self) -> Codes:
+        """Of all texts."""
+        return Classes(CLASSES).encode(self.texts.truth)
+
+    def accuracy(self, detector: Detector) -> float:
+        """The share of labelled texts a detector gets right."""
+        return float((self.votes(detector, self.labelled) == self.truth[self.labelled]).mean())
+
+    def votes(self, detector: Detector, rows: Rows) -> Codes:
+        """A detector's votes on texts, as our classes."""
+        answers = self.model(detector).answers(Classes(CLASSES))
+        return answers.votes(detector(self._texts(rows)), len(rows)).hard
+
+    def model(self, detector: Detector, *, labelled: bool = False) -> Model:
+        """A detector as a model; with the votes on labelled texts that tell how it errs."""
+        known = set(detector.codes)
+        return Model(
+            detector.name,
+            labelled=self._labelled_table(detector) if labelled else None,
+            predict=lambda batch: detector(batch.column("text").to_pylist()),
+            classes=detector.codes,
+            class_map={old: new for old, new in to_class(detector.name).items() if old in known},
+            other=OTHER,
+        )
+
+    def _labelled_table(self, detector: Detector) -> pa.Table:
+        rows = self.labelled
+        return pa.table(
+            {
+                "id": [self.texts.id[row] for row in rows],
+                "truth": [self.texts.truth[row] for row in rows],
+                "vote": detector(self._texts(rows)),
+            }
+        )
+
+    def _texts(self, rows: Rows) -> list[str]:
+        return [self.texts.text[row] for row in rows]
+
+    def write_predictions(self, path: Path) -> None:
+        """The first detector's labels as somebody would have them: a file with ids and texts."""
+        rows = self.stored
+        table = {
+            "id": [self.texts.id[row] for row in rows],
+            "text": self._texts(rows),
+            "label": self.detectors[0](self._texts(rows)),
+        }
+        pq.write_table(pa.table(table), path)
+
+    def record(self) -> Recording:
+        """Every detector on every text: what a full backfill asks for, and replay needs."""
+        everybody = np.arange(len(self.texts))
+        return Recording(
+            classes=tuple(CLASSES),
+            models=tuple(detector.name for detector in self.detectors),
+            truth=self.truth,
+            votes=np.array([self.votes(detector, everybody) for detector in self.detectors]),
+            is_source=self.is_labelled,
+            name="languages",
+        )
+
+
+def run_job(job: Job, folder: Path, tell: Told) -> Store:
+    """Import the first detector's labels, then let each better one update the store."""
+    predictions = folder / "predictions.parquet"
+    job.write_predictions(predictions)
+    store = Store.create(folder / "store", classes=CLASSES)
+    first = job.detectors[0]
+    done = store.import_predictions(predictions, {"label": job.model(first, labelled=True)})
+    tell(done.steps[0])
+    for detector in job.detectors[1:]:
+        model = job.model(detector, labelled=True)
+        store.register(model)
+        plan = store.plan(model, budget=BUDGET, rule=RULE)
+        report = store.update(model, plan=plan.id)
+        tell(report.to_dict())
+    return store
+
+
+def score(job: Job, store: Store) -> dict[str, Any]:
+    """How the store stands against the truth that it never saw."""
+    truth = {job.texts.id[row]: job.texts.truth[row] for row in job.stored}
+    labels = store.labels()
+    pairs = zip(labels.column("id").to_pylist(), labels.column("label").to_pylist(), strict=True)
+    right = sum(truth[key] == label for key, label in pairs)
+    fixed = broke = spent = 0
+    for header in store.log()[1:]:
+        spent += header.report["evaluations"]
+        for flip in store.flips(header.step).to_pylist():
+            fixed += flip["new"] == truth[flip["id"]]
+            broke += flip["old"] == truth[flip["id"]]
+    return {
+        "evaluations": spent,
+        "positive_flips": fixed,
+        "negative_flips": broke,
+        "accuracy": 100 * right / labels.num_rows,
     }
-    votes = np.array(
-        [
-            _train(classifier, digits.data[training], digits.target[training]).predict(
-                digits.data[rest]
-            )
-            for classifier in classifiers.values()
-        ],
-        dtype=np.int32,
-    )
-    return Recording(
-        classes=tuple(str(digit) for digit in digits.target_names),
-        models=tuple(classifiers),
-        truth=digits.target[rest].astype(np.int32),
-        votes=votes,
-        is_source=rng.random(len(rest)) < LABELLED_SHARE,
-        name="digits",
-    )
-
-
-def _train(classifier: Any, data: np.ndarray, truth: np.ndarray) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # convergence notes mean nothing to the demo's reader
-        return classifier.fit(data, truth)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,6 +47,13 @@ class Texts:
 
     def __len__(self) -> int:
         return len(self.id)
+
+    def __getitem__(self, rows: Iterable[int]) -> Texts:
+        chosen = list(rows)
+        return Texts(
+            *([column[row] for row in chosen] for column in (self.id, self.text)),
+            *([column[row] for row in chosen] for column in (self.truth, self.package)),
+        )
 
 
 def read_texts(least: int = 20) -> Texts:
