@@ -55,7 +55,7 @@ def test_every_command_speaks_json(
     assert told("history", store, flips[0]["id"])["history"][1]["label"] == flips[0]["new"]
     assert [step["model"] for step in told("log", store)["steps"]] == ["old", "new"]
     assert told("revert", store, 1)["changed"] == report["flips"]
-    assert len(told("labels", store, "--since", 1)["labels"]) == report["flips"]
+    assert len(told("labels", store, "--since", 1)["changes"]) == report["flips"]
     assert told("settle", store) == {"settled": 0}
     assert told("remove", store, "item-1") == {"removed": 1}
     assert told("compact", store)["purged"] == 1

@@ -271,7 +271,7 @@ def test_labels_since_a_step_are_what_changed(store: Store, world: World) -> Non
     assert changed == {key: after[key] for key in after if after[key] != before[key]}
     assert store.labels(since=1).num_rows == 0
     store.revert(1)
-    reverted = {row["id"]: row["label"] for row in store.labels(since=1).to_pylist()}
+    reverted = {row["id"]: row["new"] for row in store.labels(since=1).to_pylist()}
     assert reverted == {key: before[key] for key in changed}
 
 

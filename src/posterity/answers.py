@@ -72,8 +72,7 @@ class Answers:
 
     @cached_property
     def _map(self) -> ClassMap:
-        known = set(self._theirs)
-        rename = {old: new for old, new in self.rename.items() if old in known}
+        rename = {old: new for old, new in self.rename.items() if _within(old, self._theirs)}
         return ClassMap.between(self._theirs, self.classes, rename=rename, other=self.other)
 
     def _known(self, kind: type) -> tuple[list[Name], Codes]:
@@ -82,11 +81,7 @@ class Answers:
         targets |= {old: new for old, new in self.rename.items() if type(old) is kind}
         if self.own is not None and type(self.own[0]) is kind:
             # What the model says it knows; anything else it gives is a mistake.
-            told = self._map.codes.tolist()
-            listed = {
-                name: self.classes.names[code] for name, code in zip(self.own, told, strict=True)
-            }
-            targets = {**targets, **listed}
+            return list(self.own), self._map.codes
         return list(targets), self.classes.encode(targets.values())
 
     def column(self, values: pa.Array | pa.ChunkedArray, what: str) -> Codes:
@@ -126,34 +121,42 @@ class Answers:
 
     def votes(self, given: Any, items: int) -> Cast:
         """A model's answer: names, codes or class probabilities, one for every item."""
+        if isinstance(given, (pa.Array, pa.ChunkedArray)):
+            given = given.to_pylist()
         probabilities = _table(given)
         if probabilities is not None:
             return self.probabilities(probabilities, items)
-        if isinstance(given, (pa.Array, pa.ChunkedArray)):
-            given = given.to_pylist()
         values = given.tolist() if isinstance(given, np.ndarray) else _listed(given)
         if len(values) != items:
             raise InvalidData(f"The model gave {len(values)} votes for {items} items.")
-        empty = [at for at, value in enumerate(values) if value is None or value != value]
+        empty = [at for at, value in enumerate(values) if value is None or _is_nan(value)]
         if empty:
             raise InvalidData(f"The model gave no vote in row {empty[0]} ({len(empty)} such rows).")
-        if self._theirs.kind is str and values and all(type(value) is int for value in values):
+        named = any(type(old) is int for old in self.rename)  # then a number is a name
+        kinds = {type(value) for value in values}
+        if self._theirs.kind is str and kinds == {int} and not named:
             codes = check_codes(values, len(self._theirs), "votes", allow_missing=False)
             return Cast(self._map.votes(codes))
-        kinds = {type(value) for value in values}
         if len(kinds) > 1 or not kinds <= set(_ARROW):
             told = ", ".join(sorted(kind.__name__ for kind in kinds))
             raise InvalidData(
                 f"Votes must be names of one type, codes or probabilities; got {told}."
             )
         (kind,) = kinds or {self.classes.kind}
-        return Cast(self.column(pa.array(values, _ARROW[kind]), "model's answer"))
+        try:
+            column = pa.array(values, _ARROW[kind])
+        except (OverflowError, UnicodeError) as error:
+            raise InvalidData(f"The model's answer cannot be class names: {error}.") from None
+        return Cast(self.column(column, "model's answer"))
 
     def probabilities(self, given: Any, items: int) -> Cast:
         """Class probabilities, one row an item; the vote is the model's own most probable class."""
         if len(given) != items:
             raise InvalidData(f"The model gave {len(given)} votes for {items} items.")
-        theirs = np.asarray(given, dtype=np.float64)
+        try:
+            theirs = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidData(f"Probabilities must be numbers: {error}.") from None
         width = len(self._theirs)
         if theirs.ndim != 2 or theirs.shape[1] != width:
             raise InvalidData(
@@ -177,7 +180,10 @@ def plain_column(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArr
     if plain.type in (pa.large_string(), pa.string_view()):
         return plain.cast(pa.string())
     if pa.types.is_integer(plain.type):
-        return plain.cast(pa.int64())
+        try:
+            return plain.cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise InvalidData(f"These cannot be class names: {error}.") from None
     return plain
 
 
@@ -196,6 +202,10 @@ def _within(name: Any, classes: Classes) -> bool:
     return type(name) is classes.kind and name in set(classes)
 
 
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
 def _listed(given: Any) -> list[Any]:
     if isinstance(given, (str, bytes, Mapping)):
         raise InvalidData(f"Votes must be one an item; got one {type(given).__name__}.")
@@ -209,6 +219,8 @@ def _table(given: Any) -> np.ndarray | None:
     """Probabilities, if that is what was given: a float array with two dimensions, or lists."""
     if isinstance(given, np.ndarray):
         return given if given.ndim == 2 else None
+    if len(getattr(given, "shape", ())) == 2:  # a frame, whose rows are not what it iterates over
+        return np.asarray(given)
     if (
         isinstance(given, Sequence)
         and len(given)

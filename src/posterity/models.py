@@ -123,7 +123,7 @@ def settings_of(answers: Answers) -> dict[str, Any]:
         "classes": None if answers.own is None else list(answers.own),
         "class_map": [[old, new] for old, new in answers.rename.items()],
         "other": answers.other,
-        "soft": answers.soft,
+        "soft": None if answers.soft is None else int(answers.soft),
     }
 
 
@@ -168,6 +168,9 @@ class Loaded:
                 self._predict = self._predict()  # type: ignore[call-arg]
             except Exception as error:
                 raise Unavailable(f"The model cannot be loaded: {error!r}.") from error
+            if not callable(self._predict):
+                told = type(self._predict).__name__
+                raise Unavailable(f"The model cannot be asked: a '{told}' is not callable.")
             self._ready = True
         return self._predict(batch)
 

@@ -60,6 +60,11 @@ def read(path: Path, classes: Sequence[object]) -> Floats:
 
     Classes left out get 0.
     """
+    return given(read_weights(path, classes), classes=len(classes))
+
+
+def read_weights(path: Path, classes: Sequence[object]) -> list[float]:
+    """Weights from a file as they are written there."""
     if not path.is_file():
         allowed = "uniform, labelled, or a file of class weights"
         raise InvalidParameter.of("prior", allowed, str(path))
@@ -76,7 +81,9 @@ def read(path: Path, classes: Sequence[object]) -> Floats:
             raise InvalidData(f"The prior in '{path}' names {name!r}, which is no class here.")
         if not (math.isfinite(weights[name]) and weights[name] >= 0):
             raise InvalidData(f"The prior in '{path}' gives {name!r} the weight {text}.")
-    return given([weights.get(name, 0.0) for name in names], classes=len(names))
+    listed = [weights.get(name, 0.0) for name in names]
+    given(listed, classes=len(names))
+    return listed
 
 
 def log(prior: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +69,6 @@ class SoftColumns:
         if TEMPLATE in self.text:
             table = np.column_stack([_numbers(rows.column(name), what) for name in names])
             present: Mask = np.count_nonzero(~np.isnan(table), axis=1) > 0
-            table = table[present]
         else:
             flat, lengths, present = _lists(rows.column(self.text), what)
             width = len(answers.names)
@@ -79,12 +78,15 @@ class SoftColumns:
                     f"The {what} must have a probability for each of {width} classes; row "
                     f"{odd[0]} has {lengths[odd[0]]} ({len(odd)} such rows)."
                 )
-            table = _numbers(flat, what).reshape(-1, width)
+            table = np.zeros((len(present), width))
+            table[present] = _numbers(flat, what).reshape(-1, width)
+        # So that an error names the row as the file counts it, a row without a vote has one here.
+        table[~present] = np.arange(table.shape[1]) == 0
         try:
             cast = answers.probabilities(table, len(table))
         except InvalidData as error:
             raise InvalidData(f"The {what}: {error.message}", hint=error.hint) from None
-        return _spread(cast, present)
+        return _without(cast, ~present)
 
     @staticmethod
     def _top(classes: pa.ChunkedArray, given: pa.ChunkedArray, answers: Answers, what: str) -> Cast:
@@ -109,12 +111,17 @@ class SoftColumns:
                 f"The {what} must be scores from 0 to 1 that sum to at most one; row "
                 f"{int(np.flatnonzero(bad)[0])} does not ({int(bad.sum())} such rows)."
             )
-        return _merged(codes, weights, owner, len(lengths), len(answers.classes), answers.soft)
+        soft = _merged(codes, weights, owner, len(lengths), len(answers.classes), answers.soft)
+        # As with all probabilities, the vote is the model's own most probable class.
+        hard = np.full(len(lengths), MISSING, dtype=np.int32)
+        order = np.lexsort((-codes, weights, owner))
+        hard[owner[order]] = codes[order]
+        return Cast(hard, replace(soft, hard=hard))
 
 
 def _merged(
     codes: Codes, weights: Floats, owner: Rows, items: int, classes: int, keep: int | None
-) -> Cast:
+) -> SoftVotes:
     """Several of the model's classes may be one of ours; the heaviest come first, lower first."""
     cells, at = np.unique(owner.astype(np.int64) * classes + codes, return_inverse=True)
     summed = np.bincount(at, weights)
@@ -130,8 +137,7 @@ def _merged(
     heavy[item[kept], place[kept]] = summed[kept]
     total = heavy.sum(axis=1, keepdims=True)
     heavy /= np.where(total == 0, 1.0, total)
-    hard = table[:, 0].copy()
-    return Cast(hard, SoftVotes(table, heavy, classes, hard))
+    return SoftVotes(table, heavy, classes, table[:, 0].copy())
 
 
 def _beside(hard: Codes, cast: Cast) -> Cast:
@@ -144,29 +150,29 @@ def _beside(hard: Codes, cast: Cast) -> Cast:
     return Cast(both, SoftVotes(soft.codes, soft.weights, soft.classes, softly))
 
 
-def _spread(cast: Cast, present: np.ndarray) -> Cast:
-    """Votes of the rows that have one, over all rows."""
-    hard = np.full(len(present), MISSING, dtype=np.int32)
-    hard[present] = cast.hard
+def _without(cast: Cast, absent: Mask) -> Cast:
+    """Votes but for the rows that have none."""
+    hard = np.where(absent, np.int32(MISSING), cast.hard)
     if cast.soft is None:
         return Cast(hard)
-    codes = np.full((len(present), cast.soft.codes.shape[1]), MISSING, dtype=np.int32)
-    weights = np.zeros(codes.shape)
-    codes[present], weights[present] = cast.soft.codes, cast.soft.weights
+    codes = np.where(absent[:, None], np.int32(MISSING), cast.soft.codes)
+    weights = np.where(absent[:, None], 0.0, cast.soft.weights)
     return Cast(hard, SoftVotes(codes, weights, cast.soft.classes, hard))
 
 
 def _numbers(values: pa.Array | pa.ChunkedArray, what: str) -> Floats:
-    try:
-        given = pc.fill_null(values.cast(pa.float64()), float("nan"))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InvalidData(f"The {what} must hold numbers; got {values.type}.") from None
+    kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.types.is_null)
+    if not any(kind(values.type) for kind in kinds):
+        raise InvalidData(f"The {what} must hold numbers; got {values.type}.")
+    given = pc.fill_null(values.cast(pa.float64(), safe=False), float("nan"))
     numbers: Floats = np.asarray(given)
     return numbers
 
 
 def _lists(column: pa.ChunkedArray, what: str) -> tuple[pa.Array, np.ndarray, np.ndarray]:
     """The values of lists one after the other, how many each row has, and which rows have one."""
+    if pa.types.is_null(column.type):  # a file, or a part of one, without any
+        column = column.cast(pa.list_(pa.null()))
     lists = column.combine_chunks()
     if isinstance(lists, pa.ChunkedArray):
         lists = lists.chunk(0) if lists.num_chunks else pa.array([], column.type)

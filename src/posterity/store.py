@@ -34,7 +34,7 @@ from posterity.engine.registering import Registration, register, registered
 from posterity.engine.runs import Progress, Run, all_runs, unfinished
 from posterity.engine.steps import Header
 from posterity.errors import InvalidParameter, StoreError, UnknownName
-from posterity.models import Model, Predict, load_predict
+from posterity.models import Loaded, Model, Predict, load_predict
 from posterity.rules import Rule
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Selector
@@ -157,7 +157,7 @@ class Store:
 
     def remove(self, ids: Any) -> int:
         """Remove items: gone at once, purged at the next compaction."""
-        count = remove_items(self._context(), ids)
+        count = remove_items(self._context(writing=True), ids)
         publishing.publish_labels(self._context(), anew=True)
         return count
 
@@ -228,7 +228,7 @@ class Store:
         context, request, note = self._request(
             model, budget, selector, rule, where, seed, writing=True
         )
-        predict = None if votes is not None else self._predict(model, context)
+        predict = None if votes is not None else Loaded(self._predict(model, context))
 
         def evaluate(run: Run, chosen: Plan) -> evaluating.FromFile | None:
             if retry_errors:
@@ -251,7 +251,9 @@ class Store:
             return None
 
         if context.model(request.model).pending:
-            note = learning.learn(context, request, evaluate)
+            note, more_votes = learning.learn(context, request, evaluate)
+            if not more_votes:
+                return updating.nothing(request, f"{note}\nNow plan which items it looks at next.")
             context = self._context()
         if plan is None:
             done = updating.update(
@@ -301,7 +303,8 @@ class Store:
         note = ""
         if isinstance(model, Model) and (model.describes or name not in context.models):
             context.raise_format()
-            note = str(register(context, model) or "")
+            found = register(context, model)
+            note = f"warning: {found.warning}" if found is not None and found.warning else ""
         context.model(name)
         return context, request, note
 
@@ -350,7 +353,7 @@ class Store:
 
     def compact(self) -> compacting.Compacted:
         """Fewer, larger files; removed items are purged from every table."""
-        return compacting.compact(self._context())
+        return compacting.compact(self._context(writing=True))
 
     def vacuum(self, *, hours: float = compacting.RETENTION_HOURS, dry_run: bool = False) -> int:
         """Delete files nothing refers to that are older than the retention; returns how many."""
@@ -374,10 +377,10 @@ def _weights(prior: ArrayLike | str | Path | None, classes: Classes) -> list[flo
     if prior is None or (isinstance(prior, str) and prior in ("uniform", "labelled")):
         return None
     if isinstance(prior, (str, Path)):
-        weights = priors.read(Path(prior), classes.names)
-    else:
-        weights = priors.given(prior, classes=classes)
-    return [float(weight) for weight in weights]
+        return priors.read_weights(Path(prior), classes.names)
+    priors.given(prior, classes=classes)
+    # As they were said, so that those of classes appended later compare with them.
+    return [float(weight) for weight in np.asarray(prior).tolist()]
 
 
 def _kind_of_prior(prior: object, weights: list[float] | None) -> str | None:

@@ -14,7 +14,7 @@ from posterity.engine.planning import DEFAULT_RULE
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.models import Model
 from posterity.store import Store
-from posterity.tables.sources import SUFFIXES, column, read_rows
+from posterity.tables.sources import SUFFIXES, column, read_rows, truth_types
 
 MODEL_OPTIONS = (
     click.option(
@@ -100,7 +100,8 @@ def read_names(given: str, kind: str = "str", column_name: str | None = None) ->
     if column_name is not None:
         if path.suffix.lower() not in SUFFIXES:
             raise InvalidParameter.of("classes", "a table, to go with --column", given)
-        values = plain_column(column(read_rows(given, "table of classes"), column_name, "table"))
+        rows = read_rows(given, "table", types=truth_types(types[kind], column_name))
+        values = plain_column(column(rows, column_name, "table"))
         return sorted(pc.drop_null(pc.unique(values)).to_pylist())
     if path.is_file():
         try:
@@ -252,13 +253,22 @@ def _read_said(held: Store, said: dict[str, Any]) -> dict[str, Any]:
     own, other = said.pop("model_classes", None), said.pop("other", None)
     told = dict(said)
     if own is not None:
-        told["classes"] = read_names(own)
+        told["classes"] = _own_names(own, held.classes.kind)
     if other is not None:
         told["other"] = typed_name(other, held.classes.kind)
     if all(told.get(name) is None for name in ("labelled", "confusion")):
         told.pop("truth", None)
         told.pop("key", None)
     return {name: value for name, value in told.items() if value is not None}
+
+
+def _own_names(given: str, kind: type) -> list[Any]:
+    """A model's own classes: of the type of ours, where they all can be."""
+    names = read_names(given)
+    try:
+        return [typed_name(name, kind) for name in names]
+    except InvalidData:
+        return names
 
 
 @click.command("model", short_help="Register a model.")

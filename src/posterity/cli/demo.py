@@ -15,6 +15,7 @@ from rich.text import Text
 
 from posterity.cli.output import print_json, show
 from posterity.demo import BUDGET, RULE, Job, run_job, score
+from posterity.demo_files import write_files
 from posterity.errors import InvalidParameter
 from posterity.replay import run
 from posterity.specs import MOST_SEED
@@ -45,9 +46,17 @@ WIDEST = 56
 @click.option(
     "--recording", metavar="FILE", help="Also keep every vote, for `posterity replay` (.npz)."
 )
+@click.option(
+    "--files", metavar="FOLDER", help="Only write the files that docs/first-hour.md begins with."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def demo_command(
-    seed: int, items: int | None, store: str | None, recording: str | None, as_json: bool
+    seed: int,
+    items: int | None,
+    store: str | None,
+    recording: str | None,
+    files: str | None,
+    as_json: bool,
 ) -> None:
     """Keep the language labels of interface texts up to date as better detectors arrive.
 
@@ -59,6 +68,13 @@ def demo_command(
     if store is not None and Path(store).exists() and any(Path(store).iterdir()):
         raise InvalidParameter.of("store", "an empty or a new folder", store)
     job = Job.prepare(seed=seed, items=items)
+    if files is not None:
+        written = write_files(job, Path(files))
+        if as_json:
+            print_json({"folder": files, "files": written})
+        else:
+            show(f"{files}: {', '.join(written)}")
+        return
     told: list[dict[str, Any]] = []
     if not as_json:
         show(_story(job))
@@ -152,7 +168,7 @@ def _different(flips: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _examined(store: Store) -> str:
     """The item of the last step's flips that most detectors have looked at."""
-    kept = [flip["id"] for flip in _different(store.flips().to_pylist())[:SHOWN]]
+    kept: list[str] = [flip["id"] for flip in _different(store.flips().to_pylist())[:SHOWN]]
     return max(kept, key=lambda item: len(store.history(item)))
 
 

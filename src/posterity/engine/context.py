@@ -126,6 +126,8 @@ class Context:
         classes = told.get("classes") or self.description.classes or len(self.classes)
         # Reverts of format 1 recorded none; there a store has one fit for all its life.
         prior = told["prior"] if "prior" in told else self._prior_now(None)
+        if prior is not None:
+            prior = prior[:classes]  # those of classes appended since came later
         return self._fit(
             told.get("beliefs", self.description.beliefs),
             told.get("confusion", self.description.confusion),

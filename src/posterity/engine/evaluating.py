@@ -207,6 +207,7 @@ def take_votes(
         raise InvalidData(
             f"The file of votes has {int((votes == MISSING).sum())} rows without one."
         )
+    have, _ = run.votes()
     counted = FromFile(
         folded=len(kept_rows),
         unplanned=0
@@ -214,11 +215,10 @@ def take_votes(
         else int(pc.sum(pc.and_(known, pc.invert(planned))).as_py() or 0),
         unmatched=numbers.null_count,
         strangers=strangers[:5].to_pylist(),
-        without=len(np.setdiff1d(plan.rows, kept_rows, assume_unique=True)),
+        without=len(np.setdiff1d(plan.rows, [*kept_rows, *have])),
     )
     if strict and counted.without:
         raise InvalidData(f"{counted.without} planned items have no row in the file of votes.")
-    have, _ = run.votes()
     new = ~np.isin(kept_rows, have, assume_unique=True)
     if new.any():
         order = np.argsort(kept_rows[new], kind="stable")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,13 @@ import pyarrow as pa
 
 from posterity import confusion
 from posterity._arrays import Codes, Counts, Floats
-from posterity.answers import Answers, plain_column
+from posterity.answers import Answers
 from posterity.classes import Classes
 from posterity.confusion import Confusion
-from posterity.errors import InvalidData
+from posterity.errors import InvalidData, InvalidParameter
 from posterity.models import Model
 from posterity.tables.sources import column, ids_of, read_rows, truth_types
-from posterity.votes import MISSING
+from posterity.votes import MISSING, as_array
 
 StoredVotes = Callable[[pa.ChunkedArray], Codes]
 """A model's stored votes on items by id; −1 where it has none."""
@@ -71,6 +72,8 @@ _NOBODY: Codes = np.zeros(0, dtype=np.int32)
 def read_evidence(model: Model, classes: Classes, stored: StoredVotes | None) -> Evidence:
     """What a model was given with; ``stored`` looks up its votes on items the store has."""
     if model.accuracy is not None:
+        if np.ndim(model.accuracy):
+            raise InvalidParameter.of("accuracy", "one number from 0 to 1", model.accuracy)
         Confusion.from_accuracy(model.accuracy, classes=classes)
         return Evidence(_NOBODY, _NOBODY, accuracy=float(model.accuracy))
     answers = model.answers(classes)
@@ -102,7 +105,8 @@ def _vote_column(model: Model, rows: pa.Table) -> str | None:
     if model.vote is not None:
         column(rows, model.vote, "labelled data")
         return model.vote
-    return next((name for name in ("vote", model.name) if name in rows.column_names), None)
+    held = set(rows.column_names) - {model.truth, model.key}
+    return next((name for name in ("vote", model.name) if name in held), None)
 
 
 def _keys(model: Model, rows: pa.Table) -> list[str]:
@@ -148,18 +152,22 @@ def _read_matrix(model: Model, classes: Classes) -> Evidence:
     """Truths in rows, votes in columns: as classes × classes numbers, or as a table with names."""
     given = model.confusion
     if isinstance(given, Confusion):
-        return Evidence(_NOBODY, _NOBODY, matrix=given.probabilities)
-    try:
-        table = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        table = None
-    if table is None or table.ndim != 2:
+        table = given.probabilities.T
+    elif isinstance(given, (str, Path, dict)) or hasattr(given, "__arrow_c_stream__"):
         table = _named_matrix(model, classes)
+    else:
+        table = as_array(given, "confusion")
+        if table.dtype.kind not in "fiu":
+            raise InvalidData(
+                f"The confusion matrix of '{model.name}' must hold numbers; got {table.dtype}."
+            )
     if table.shape != (len(classes), len(classes)):
         raise InvalidData(
             f"The confusion matrix of '{model.name}' must be {len(classes)} × {len(classes)}, "
             f"truths in rows and votes in columns; got shape {table.shape}."
         )
+    if isinstance(given, Confusion):
+        return Evidence(_NOBODY, _NOBODY, matrix=given.probabilities)
     if np.isfinite(table).all() and (table >= 0).all():
         if np.abs(table.sum(axis=1) - 1).max() < 1e-6:
             matrix = Confusion.from_matrix(table, truth="rows").probabilities
@@ -188,7 +196,7 @@ def _named_matrix(model: Model, classes: Classes) -> Floats:
     table = np.zeros((len(classes), len(classes)))
     answers = model.answers(classes)
     names = [name for name in rows.column_names if name != model.truth]
-    codes = answers.column(plain_column(pa.array(_typed(names, classes))), "matrix's columns")
+    codes = answers.column(_typed(names, answers), "confusion matrix's columns")
     for name, code in zip(names, codes, strict=True):
         try:
             table[truth, code] += rows.column(name).cast(pa.float64()).to_numpy()
@@ -197,6 +205,8 @@ def _named_matrix(model: Model, classes: Classes) -> Floats:
     return table
 
 
-def _typed(names: list[str], classes: Classes) -> list[Any]:
-    by_text = {str(name): name for name in classes}
-    return [by_text.get(name, name) for name in names]
+def _typed(names: list[str], answers: Answers) -> pa.Array:
+    """Names of columns, which are texts, as the class names they stand for."""
+    by_text = {str(name): name for name in (*answers.classes, *answers.names, *answers.rename)}
+    typed: list[Any] = [by_text.get(name, name) for name in names]
+    return pa.array(typed if len({type(name) for name in typed}) == 1 else names)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from posterity import priors
 from posterity.classes import Classes
 from posterity.engine.context import Context
-from posterity.errors import InvalidParameter
+from posterity.errors import CommitConflict, InvalidParameter
 from posterity.tables.layout import CLASSES
 
 NUMBER = "posterity.classes"
@@ -33,6 +33,8 @@ def append_classes(
     context: Context, names: Sequence[Any], weights: Mapping[Any, float] | None = None
 ) -> Classes:
     """Make classes known; no vote, label or belief that exists changes."""
+    if not names:
+        raise InvalidParameter.of("names", "at least one class to append", list(names))
     extended = context.classes.extend(names)
     new = extended.names[len(context.classes) :]
     weighted = context.description.prior not in (None, "labelled")
@@ -51,5 +53,9 @@ def append_classes(
     table = context.layout.classes
     written = table.write(class_table(extended, listed, len(context.classes)), label="classes")
     snapshot = table.head()
+    if snapshot.read(["code"]).num_rows != len(context.classes):
+        raise CommitConflict(
+            "Somebody else appended classes in the meantime.", hint="Nothing was changed; run it again."
+        )
     snapshot.commit([written], fences=[(NUMBER, len(extended))])
     return extended

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from posterity.engine.context import Context
+from posterity.engine.evaluating import FromFile
 from posterity.engine.planning import Plan, Request
 from posterity.engine.registering import complete, labelled_rows, labelled_truth, rows_of_keys
 from posterity.engine.runs import Run
@@ -35,15 +36,18 @@ def labelled_plan(context: Context, request: Request) -> Plan:
     )
 
 
-def learn(context: Context, request: Request, evaluate: Evaluate) -> str:
-    """Obtain the votes on the labelled items, each batch durable, and register what they say."""
+def learn(context: Context, request: Request, evaluate: Evaluate) -> tuple[str, bool]:
+    """Obtain the votes on the labelled items, each batch durable, and register what they say.
+
+    Returns what they say, and whether there are votes to go on with: a file may hold no others.
+    """
     plan = labelled_plan(context, request)
     run = Run(context, plan.id)
-    evaluate(run, plan)
+    file = evaluate(run, plan)
     rows, cast = run.votes()
     told = complete(context, request.model, rows, cast.hard)
     run.drop()
-    return str(told)
+    return str(told), not (isinstance(file, FromFile) and not file.unplanned)
 
 
 def reuse_labelled(run: Run, plan: Plan) -> None:

@@ -29,7 +29,10 @@ from posterity.specs import read_seed
 from posterity.tables.delta import to_parquet
 from posterity.votes import MISSING
 
-NO_REHEARSAL = "its models have too few labelled items in common, or labelled votes without ids"
+NO_REHEARSAL = (
+    "its models have too few labelled items in common, labelled votes without ids, or a stated "
+    "confusion"
+)
 
 DEFAULT_BUDGET = "10%"
 DEFAULT_SELECTOR = "entropy"
@@ -198,7 +201,8 @@ def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any
     for name in names:
         own = labelled_rows(context, context.models[name])
         columns = (own.column(column).to_pylist() for column in ("key", "truth", "vote"))
-        by_model[name] = {key: (truth, vote) for key, truth, vote in zip(*columns, strict=True)}
+        rows = zip(*columns, strict=True)
+        by_model[name] = {key: (truth, vote) for key, truth, vote in rows if vote != MISSING}
     common = sorted(set.intersection(*(set(rows) for rows in by_model.values())))
     # Models that disagree about the truth of an item cannot be compared on it.
     keys = [key for key in common if len({rows[key][0] for rows in by_model.values()}) == 1]

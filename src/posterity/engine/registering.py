@@ -106,7 +106,7 @@ def _evidence(context: Context, model: Model, stored: StoredVotes) -> Evidence |
     evidence = read_evidence(model, context.classes, stored)
     if known is None or (known.pending and not evidence.pending):
         return evidence
-    if known.settings["digest"] != evidence.digest:
+    if not _same(context, known, evidence):
         raise InvalidData(
             f"A model '{model.name}' is registered with other labelled votes.",
             hint="Give the new one another name; the votes it cast stay explained by its own.",
@@ -114,11 +114,27 @@ def _evidence(context: Context, model: Model, stored: StoredVotes) -> Evidence |
     return None
 
 
+def _same(context: Context, known: Registered, evidence: Evidence) -> bool:
+    """Whether a model came with this already.
+
+    The truth of stored items is the same whatever was voted on them, or removed, since.
+    """
+    if known.settings["digest"] == evidence.digest:
+        return True
+    if not (evidence.stored and known.settings.get("stored")):
+        return False
+    keys, truth = labelled_truth(context, known)
+    left = rows_of_keys(context, keys) >= 0
+    listed = zip(keys, truth.tolist(), left.tolist(), strict=True)
+    said = dict(zip(evidence.keys or [], evidence.truth.tolist(), strict=True))
+    return said == {key: code for key, code, has in listed if has}
+
+
 def _register(context: Context, model: Model, stored: StoredVotes) -> Registration | None:
     evidence = _evidence(context, model, stored)
     known = context.models.get(model.name)
     settings = settings_of(model.answers(context.classes)) | {
-        "cost": model.cost,
+        "cost": None if model.cost is None else float(model.cost),
         "predict": model.predict if isinstance(model.predict, str) else None,
     }
     if evidence is None:
@@ -126,13 +142,24 @@ def _register(context: Context, model: Model, stored: StoredVotes) -> Registrati
             _revise(context, known, settings)
         return None
     if known is not None:
-        settings = known.settings | {key: said for key, said in settings.items() if said}
+        settings = known.settings | _said(settings)
     _write(context, model.name, known, evidence, settings)
     return registration(context, model.name, evidence)
 
 
 def complete(context: Context, name: str, rows: Rows, votes: Codes) -> Registration:
     """A model that was to vote on its labelled items has done so."""
+    for _ in range(TRIES):
+        if not context.model(name).pending:
+            return registered(context, name)  # somebody else was faster
+        try:
+            return _complete(context, name, rows, votes)
+        except CommitConflict:
+            context.forget_models()
+    raise CommitConflict("Too many others are registering models; the votes are kept.")
+
+
+def _complete(context: Context, name: str, rows: Rows, votes: Codes) -> Registration:
     known = context.model(name)
     keys, truth = labelled_truth(context, known)
     at = dict(zip(rows.tolist(), votes.tolist(), strict=True))
@@ -154,14 +181,21 @@ def labelled_truth(context: Context, model: Registered) -> tuple[list[str], Code
 
 
 def labelled_rows(context: Context, model: Registered) -> pa.Table:
-    """Its rows by digest: a registration that was cut short leaves rows nobody refers to."""
+    """Its rows by digest: a registration that was cut short leaves rows nobody refers to.
+
+    The same one made again leaves them twice.
+    """
     table = context.layout.labelled.head().read()
-    return table.filter(
+    own = table.filter(
         pc.and_(
             pc.equal(table.column("model"), model.name),
             pc.equal(table.column("digest"), model.settings["digest"]),
         )
     )
+    if not model.settings["keyed"]:
+        return own.slice(0, model.settings["labelled"])
+    _, first = np.unique(own.column("key").to_pylist(), return_index=True)
+    return own.take(pa.array(np.sort(first)))
 
 
 def rows_of_keys(context: Context, keys: list[str]) -> Rows:
@@ -199,6 +233,8 @@ def _shared_truth(context: Context, stored: StoredVotes) -> Evidence | None:
             keys, truth = labelled_truth(context, model)
             votes = stored(typed_keys(context, keys))
             present = votes != UNKNOWN_ITEM  # an item may have been removed since
+            if not present.any():
+                continue
             kept = [key for key, has in zip(keys, present, strict=True) if has]
             pending = not (votes[present] != MISSING).any()
             return Evidence(truth[present], votes[present], kept, stored=True, pending=pending)
@@ -207,8 +243,7 @@ def _shared_truth(context: Context, stored: StoredVotes) -> Evidence | None:
 
 def _revise(context: Context, known: Registered, settings: dict[str, Any]) -> None:
     """Keep what was said anew; what was not said stays as it was."""
-    said = {name: value for name, value in settings.items() if value not in (None, [])}
-    revised = known.settings | said
+    revised = known.settings | _said(settings)
     if revised == known.settings:
         return
     _commit(
@@ -223,6 +258,10 @@ def _revise(context: Context, known: Registered, settings: dict[str, Any]) -> No
             "probability": None if known.probabilities is None else list(known.probabilities),
         },
     )
+
+
+def _said(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value not in (None, [])}
 
 
 def _write(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -124,7 +125,10 @@ class RemoteFiles:
         self.root = root.rstrip("/")
         self.options = options
         self._client = obstore
-        self._store: Any = from_url(self.root, **_client_options(options))
+        try:
+            self._store: Any = from_url(self.root, **_client_options(options))
+        except Exception as error:
+            raise StoreError(f"'{self.root}' cannot be opened: {_first(error)}.") from None
 
     def read(self, path: str) -> pa.Buffer:
         """The whole object."""
@@ -135,10 +139,18 @@ class RemoteFiles:
 
     def open(self, path: str) -> Any:
         """In ranges, as they are asked for."""
-        try:
-            return pa.PythonFile(self._client.open_reader(self._store, path), mode="r")
-        except Exception as error:
-            raise StoreError(f"'{self.root}/{path}' cannot be read: {_first(error)}.") from None
+        size = self.size(path)
+        if size is None:
+            raise StoreError(f"'{self.root}/{path}' cannot be read: there is none.")
+
+        def fetch(start: int, length: int) -> bytes:
+            try:
+                part = self._client.get_range(self._store, path, start=start, length=length)
+            except Exception as error:
+                raise OSError(f"'{self.root}/{path}' cannot be read: {_first(error)}.") from None
+            return bytes(part)
+
+        return pa.PythonFile(_Ranges(fetch, size), mode="r")
 
     def write(self, path: str, content: bytes | pa.Buffer) -> int:
         """One object, visible when complete."""
@@ -156,11 +168,16 @@ class RemoteFiles:
             return int(self._client.head(self._store, path)["size"])
         except FileNotFoundError:
             return None
+        except Exception as error:
+            raise StoreError(f"'{self.root}/{path}' cannot be read: {_first(error)}.") from None
 
     def list(self, folder: str) -> list[str]:
         """By prefix."""
-        pages = self._client.list(self._store, f"{folder}/" if folder else None)
-        return sorted(str(found["path"]) for page in pages for found in page)
+        try:
+            pages = self._client.list(self._store, f"{folder}/" if folder else None)
+            return sorted(str(found["path"]) for page in pages for found in page)
+        except Exception as error:
+            raise StoreError(f"'{self.root}/{folder}' cannot be listed: {_first(error)}.") from None
 
     def delete(self, path: str) -> None:
         """Remove an object."""
@@ -169,6 +186,36 @@ class RemoteFiles:
 
     def sync(self, path: str) -> None:
         """An object store's answer means durable."""
+
+
+class _Ranges:
+    """A file in the form Arrow reads, of which only the parts asked for are fetched."""
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int) -> None:
+        self._fetch, self._size, self._at = fetch, size, 0
+        self.closed = False
+
+    def read(self, length: int | None = None) -> bytes:
+        """What follows, at most so many bytes."""
+        left = max(0, self._size - self._at)
+        wanted = left if length is None or length < 0 else min(length, left)
+        part = self._fetch(self._at, wanted) if wanted else b""
+        self._at += len(part)
+        return part
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go somewhere else."""
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = origin + offset
+        return self._at
+
+    def tell(self) -> int:
+        """Where the next part is read."""
+        return self._at
+
+    def close(self) -> None:
+        """Nothing is held open."""
+        self.closed = True
 
 
 def _client_options(options: dict[str, str] | None) -> dict[str, Any]:

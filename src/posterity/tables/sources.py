@@ -11,7 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from posterity.errors import InvalidData
+from posterity.errors import InvalidData, PosterityError
 
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
 
@@ -142,6 +142,9 @@ def built(make: Any, name: str) -> Any:
     """What ``make`` makes, or what was wrong with the data of that name."""
     try:
         return make()
-    except (pa.ArrowException, OSError, ValueError, TypeError, UnicodeError) as error:
-        told = str(error).splitlines()[0]
+    except PosterityError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        # A KeyError puts its message in quotes; it is about a column that is there twice.
+        told = str(error.args[0] if isinstance(error, KeyError) else error).splitlines()[0]
         raise InvalidData(f"'{name}' cannot be read as a table: {told}.") from None
