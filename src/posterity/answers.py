@@ -18,6 +18,7 @@ from posterity.errors import InvalidData, InvalidParameter
 from posterity.votes import MISSING, Cast, SoftVotes, check_codes
 
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+_NONE: Codes = np.zeros(0, dtype=np.int32)
 SHOWN = 5
 
 
@@ -77,11 +78,11 @@ class Answers:
 
     def _known(self, kind: type) -> tuple[list[Name], Codes]:
         """The names of one type the model may give, and our codes for them."""
+        if self.own is not None:
+            # What the model says it knows; anything else it gives is a mistake.
+            return (list(self.own), self._map.codes) if self._theirs.kind is kind else ([], _NONE)
         targets: dict[Name, Name] = {name: name for name in self.classes if type(name) is kind}
         targets |= {old: new for old, new in self.rename.items() if type(old) is kind}
-        if self.own is not None and type(self.own[0]) is kind:
-            # What the model says it knows; anything else it gives is a mistake.
-            return list(self.own), self._map.codes
         return list(targets), self.classes.encode(targets.values())
 
     def column(self, values: pa.Array | pa.ChunkedArray, what: str) -> Codes:
@@ -95,8 +96,7 @@ class Answers:
         names, codes = self._known(kind)
         if not names:
             raise InvalidData(
-                f"The {what} must hold classes of type {self.classes.kind.__name__}; "
-                f"got {values.type}.",
+                f"The {what} must hold classes of type {self.kind.__name__}; got {values.type}.",
                 hint="Names are not converted silently; a class map may rename them.",
             )
         found = pc.index_in(plain, value_set=pa.array(names, plain.type))

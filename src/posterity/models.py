@@ -99,10 +99,19 @@ class Model:
         expected = "a JSON object {its class: our class}, or CSV lines its,ours without a header"
         pairs = read_pairs(path, "class map", expected=expected)
         # A text file has no types: its names take those of the classes they stand for.
-        theirs = type(own[0]) if own else str
-        return {
-            typed_name(old, theirs): typed_name(new, classes.kind) for old, new in pairs.items()
-        }
+        ours = {old: typed_name(new, classes.kind) for old, new in pairs.items()}
+        if own is not None:
+            return {typed_name(old, type(own[0])): new for old, new in ours.items()}
+        typed = {} if classes.kind is str else _typed_like(ours, classes.kind)
+        return typed or ours | _typed_like(ours, int)  # 7 may be a number or a text
+
+
+def _typed_like(renamed: dict[str, Any], kind: type) -> dict[Any, Any]:
+    """The same with keys of another type; nothing, unless all of them can be."""
+    try:
+        return {typed_name(old, kind): new for old, new in renamed.items()}
+    except InvalidData:
+        return {}
 
 
 def answers_of(settings: Mapping[str, Any], classes: Classes) -> Answers:

@@ -252,7 +252,7 @@ class Store:
 
         if context.model(request.model).pending:
             note, more_votes = learning.learn(context, request, evaluate)
-            if not more_votes:
+            if not more_votes or (plan or "").startswith(learning.LABELLED):
                 return updating.nothing(request, f"{note}\nNow plan which items it looks at next.")
             context = self._context()
         if plan is None:

@@ -55,7 +55,8 @@ def append_classes(
     snapshot = table.head()
     if snapshot.read(["code"]).num_rows != len(context.classes):
         raise CommitConflict(
-            "Somebody else appended classes in the meantime.", hint="Nothing was changed; run it again."
+            "Somebody else appended classes in the meantime.",
+            hint="Nothing was changed; run it again.",
         )
     snapshot.commit([written], fences=[(NUMBER, len(extended))])
     return extended

@@ -17,6 +17,7 @@ from posterity.engine.context import Context
 from posterity.engine.evidence import UNKNOWN_ITEM, StoredVotes
 from posterity.engine.items import (
     commit_items,
+    fitted,
     prepared,
     refuse_known,
     refuse_repeated,
@@ -26,12 +27,12 @@ from posterity.engine.planning import Plan, Request
 from posterity.engine.publishing import publish_labels
 from posterity.engine.registering import Registration, check_evidence, register
 from posterity.engine.runs import Progress, Run, tidy
-from posterity.engine.updating import Report, commit_votes, step_of
-from posterity.errors import InvalidData, InvalidParameter
-from posterity.models import Model, answers_of
+from posterity.engine.updating import TRIES, Report, commit_votes, nothing, step_of
+from posterity.errors import CommitConflict, InvalidData, InvalidParameter
+from posterity.models import Model, answers_of, settings_of
 from posterity.softcolumns import TOP, SoftColumns
 from posterity.tables.sources import Types, as_numbers, ids_of, truth_types
-from posterity.tables.streams import Stream
+from posterity.tables.streams import Piece, Stream
 from posterity.votes import MISSING, Cast
 
 
@@ -91,7 +92,8 @@ def import_predictions(
     stream = Stream(given, options)
     read = _Votes(context, stream, sources, id_column)
     columns = read.payload(payload)
-    mark = f"posterity.import.{read.digest}"
+    digest = read.digest(rule)
+    mark = f"posterity.import.{digest}"
     again = context.items is not None and context.items.fence(mark) is not None
     refuse_repeated(read.ids)
     if context.items is not None and not again:
@@ -99,28 +101,47 @@ def import_predictions(
     requests = [Request.of(s.model.name, "100%", "everything", rule, None, 0) for s in sources]
     checked = [_checked(context, source.model, read, at) for at, source in enumerate(sources)]
     registrations = [asdict(found) for found in checked if found is not None]
+    if not any(found["labelled"] for found in registrations):
+        context.fit(sources[0].model.name)  # a prior that cannot be had is told now
+
+    def batches() -> Iterator[pa.Table]:
+        return read.items(columns, progress)  # asked for again after a conflict
+
     if dry_run:
+        for items in batches():
+            if context.items is not None:
+                fitted(items, context.items.table.schema)
         return Imported(len(read.ids), len(stream.pieces), [], registrations, dry_run=True)
-    for at, source in enumerate(sources):
-        register(context, source.model, stored=read.stored(at))
-    for source in sources:
-        context.fit(source.model.name)  # a prior that cannot be had is told before items are there
-    batches = lambda: read.items(columns, progress)  # noqa: E731 asked for again after a conflict
-    start = commit_items(context, read.ids, batches, mark=mark)
-    context = Context(context.files)
+
+    def ready() -> None:
+        for at, source in enumerate(sources):
+            register(context, source.model, stored=read.stored(at))
+
+    start = commit_items(context, read.ids, batches, mark=mark, ready=ready)
+    if again:
+        ready()
+    made = len(Context(context.files).headers)
     steps = [
-        asdict(_step(context.files, f"{read.digest}-{at}", request, read.casts[at], start))
+        asdict(_step(context.files, f"{digest}-{at}", request, read.casts[at], start))
         for at, request in enumerate(requests)
     ]
     context = Context(context.files)
     publish_labels(context)
     tidy(context)
-    note = "Nothing to do: this was imported already." if again and not registrations else ""
+    done = again and not registrations and made == len(context.headers)
+    note = "Nothing to do: this was imported already." if done else ""
     return Imported(len(read.ids), len(stream.pieces), steps, registrations, note=note)
 
 
 def _checked(context: Context, model: Model, read: _Votes, at: int) -> Registration | None:
     found = check_evidence(context, model, stored=read.stored(at))
+    known = context.models.get(model.name)
+    if found is None and known is not None and known.pending:
+        raise InvalidData(
+            f"'{model.name}' must vote on its labelled items first, so that it is known how it "
+            "errs.",
+            hint="Update the store with it, or give its labelled votes here.",
+        )
     if found is not None and found.pending:
         raise InvalidData(
             f"The truth of {found.pending:,} items is known, but '{model.name}' has no vote on any "
@@ -131,18 +152,25 @@ def _checked(context: Context, model: Model, read: _Votes, at: int) -> Registrat
 
 
 def _step(files: Any, run_id: str, request: Request, cast: Cast, start: int) -> Report:
-    """One model's votes as a step."""
-    context = Context(files)
-    made = step_of(context, run_id)
-    if made is not None:
-        return made
+    """One model's votes as a step, whatever else happens to the store at the same time."""
     present = np.flatnonzero(cast.hard != MISSING)
+    if not len(present):
+        return nothing(request, f"{request.model} has no vote on any item.")
     rows = present + start
-    plan = Plan(run_id, request, context.head, context.rows, rows, len(rows), {}, None)
-    run = Run(context, run_id)
-    run.drop()
-    run.keep_votes(rows, cast[present])
-    return commit_votes(context, plan, run)
+    for _ in range(TRIES):
+        context = Context(files)
+        made = step_of(context, run_id)
+        if made is not None:
+            return made
+        plan = Plan(run_id, request, context.head, context.rows, rows, len(rows), {}, None)
+        run = Run(context, run_id)
+        run.drop()
+        run.keep_votes(rows, cast[present])
+        try:
+            return commit_votes(context, plan, run)
+        except CommitConflict:
+            continue
+    raise CommitConflict("The ledger changes too often; the same import goes on where it stopped.")
 
 
 def _refuse_twice(sources: Sequence[Source]) -> None:
@@ -173,40 +201,48 @@ class _Votes:
         self.ids, self.casts = self._read()
 
     def _answers_of(self, source: Source) -> Answers:
-        """As registered, unless the model says it anew."""
+        """As registered, but for what the model says anew."""
         known = self._context.models.get(source.model.name)
-        if known is not None and not source.model.describes:
-            answers = answers_of(known.settings, self._context.classes)
-        else:
-            answers = source.model.answers(self._context.classes)
+        answers = source.model.answers(self._context.classes)
+        if known is not None:
+            said = {k: v for k, v in settings_of(answers).items() if v not in (None, [])}
+            answers = answers_of(known.settings | said, self._context.classes)
         if source.soft is not None and answers.soft is None:
             return replace(answers, soft=min(TOP, len(answers.classes)))
         return answers
 
     def _read(self) -> tuple[pa.ChunkedArray, list[Cast]]:
-        ids: list[Any] = []
+        ids: list[tuple[Piece, pa.ChunkedArray]] = []
         casts: list[list[Cast]] = [[] for _ in self._sources]
         place: dict[str, int] = {}
         for piece, batch in self._stream.batches(self._used, ids=self._id, types=self._types):
             first = place.get(piece.name, 0)
             place[piece.name] = first + batch.num_rows
             where = f"'{piece.name}' (rows from {first})"
-            ids.append(ids_of(batch, self._id, f"file {where}"))
+            ids.append((piece, ids_of(batch, self._id, f"file {where}")))
             for at, source in enumerate(self._sources):
                 casts[at].append(self._cast(batch, source, self._answers[at], where))
-        if not sum(map(len, ids)):
-            raise InvalidData("The files hold no rows.")
-        kinds = {column.type for column in ids}
-        if len(kinds) > 1:
-            odd = next(at for at, column in enumerate(ids) if column.type != ids[0].type)
-            raise InvalidData(
-                f"Ids must be of one type in all files; they begin as {ids[0].type} and are "
-                f"{ids[odd].type} later."
-            )
-        joined = pa.chunked_array([chunk for column in ids for chunk in column.chunks])
-        if self._stream.from_text:
-            joined = as_numbers(joined)
-        return joined, [Cast.joined(parts) for parts in casts]
+        return self._joined(ids), [Cast.joined(parts) for parts in casts]
+
+    def _joined(self, ids: list[tuple[Piece, pa.ChunkedArray]]) -> pa.ChunkedArray:
+        """All ids, of one type; in text without types they take that of the others."""
+        typed = {column.type for piece, column in ids if not piece.from_text}
+        if self._context.items is not None:
+            typed = {self._context.items.table.schema.field("id").type}
+        texts = [column for piece, column in ids if piece.from_text]
+        if texts and typed <= {pa.int64()}:
+            kind = as_numbers(_chunked(texts)).type
+            ids = [
+                (piece, column.cast(kind) if piece.from_text else column) for piece, column in ids
+            ]
+        begin, first = ids[0]
+        for piece, column in ids:
+            if column.type != first.type:
+                raise InvalidData(
+                    f"Ids must be of one type; those in '{begin.name}' are {first.type}, those in "
+                    f"'{piece.name}' {column.type}."
+                )
+        return _chunked([column for _, column in ids])
 
     @staticmethod
     def _cast(batch: pa.Table, source: Source, answers: Answers, where: str) -> Cast:
@@ -216,31 +252,36 @@ class _Votes:
             return Cast(hard)
         return source.soft.read(batch, answers, hard, f"soft votes of {where}")
 
-    @property
-    def digest(self) -> str:
+    def digest(self, rule: str) -> str:
         """Names the import by what it holds."""
-        told = hashlib.sha256()
+        # One model's votes become first labels under every rule.
+        told = hashlib.sha256(rule.encode() if len(self._sources) > 1 else b"")
         for piece in _bytes_of(self.ids):
             told.update(piece)
         for source, cast in zip(self._sources, self.casts, strict=True):
             told.update(source.model.name.encode())
             told.update(np.ascontiguousarray(cast.hard).tobytes())
             if cast.soft is not None:
-                told.update(cast.soft.weights.tobytes())
+                told.update(np.ascontiguousarray(cast.soft.codes).tobytes())
+                told.update(np.ascontiguousarray(cast.soft.weights).tobytes())
         return told.hexdigest()[:16]
 
-    def payload(self, wanted: Sequence[str] | None) -> list[str]:
+    def payload(self, wanted: Sequence[str] | None) -> Types:
         """The columns to keep with the items: those asked for, or all that mean nothing to us."""
-        held = self._stream.names(ids=self._id) if wanted is None else list(wanted)
-        columns = [name for name in held if name not in self._used or name in (wanted or ())]
+        if wanted is None:
+            held = self._stream.names(ids=self._id)
+            columns = [name for name in held if name not in self._used]
+        else:
+            columns = list(dict.fromkeys(wanted))
         refuse_reserved(columns)
-        return columns
+        return self._stream.types(columns, ids=self._id)
 
-    def items(self, payload: Sequence[str], progress: Progress | None) -> Iterator[pa.Table]:
+    def items(self, payload: Types, progress: Progress | None) -> Iterator[pa.Table]:
         """Items with their payload, read a second time."""
-        columns = [self._id, *payload]
-        done, schema = 0, None
-        for piece, batch in self._stream.batches(columns, ids=self._id):
+        columns = list(dict.fromkeys([self._id, *payload]))
+        schema = pa.schema([("id", self.ids.type), *payload.items()])
+        done = 0
+        for piece, batch in self._stream.batches(columns, ids=self._id, types=payload):
             known = self.ids.slice(done, batch.num_rows)
             read = batch.column(self._id).cast(pa.string())
             if not read.equals(known.cast(pa.string())):
@@ -248,15 +289,7 @@ class _Votes:
                     f"'{piece.name}' changed while it was read; nothing was imported."
                 )
             kept = {name: batch.column(name) for name in payload}
-            items = prepared(pa.table({"id": known, **kept}))
-            schema = schema or items.schema
-            try:
-                yield items.cast(schema)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-                raise InvalidData(
-                    f"The payload in '{piece.name}' is not of the types it begins with: "
-                    f"{str(error).splitlines()[0]}."
-                ) from None
+            yield prepared(pa.table({"id": known, **kept})).cast(schema)
             done += batch.num_rows
             if progress:
                 progress(done, len(self.ids))
@@ -288,6 +321,10 @@ def sources_of(
     if softly:
         raise InvalidParameter.of("soft", "columns by the name of a model given", min(softly))
     return sources
+
+
+def _chunked(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks])
 
 
 def _bytes_of(ids: pa.ChunkedArray) -> Iterator[bytes | memoryview]:

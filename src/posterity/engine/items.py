@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from posterity._arrays import Rows
 from posterity.engine.context import NEXT_ROW, Context
-from posterity.errors import CommitConflict, InvalidData
-from posterity.tables.delta import DataFile, Table, delta_schema
+from posterity.errors import CommitConflict, InvalidData, PosterityError
+from posterity.tables.delta import DataFile, Snapshot, Table, delta_schema
 from posterity.tables.layout import REMOVED
 from posterity.tables.sources import ids_of, read_rows
 
@@ -60,11 +60,13 @@ def commit_items(
     batches: Callable[[], Iterator[pa.Table]],
     *,
     mark: str | None = None,
+    ready: Callable[[], None] | None = None,
 ) -> int:
     """Write items batch by batch and make all of them visible at once; returns their first row.
 
     ``batches`` may be asked for more than once: if somebody adds items at the same time, theirs
     have rows then and ours get the next. ``mark`` names the commit; one of that name is made once.
+    ``ready`` is called when all is written and nothing visible yet.
     """
     refuse_repeated(ids)
     for _ in range(TRIES):
@@ -72,67 +74,87 @@ def commit_items(
         if done is not None:
             return done
         try:
-            return _commit_items(context, ids, batches(), mark)
+            return _commit_items(context, ids, batches(), mark, ready)
         except CommitConflict:
             context = Context(context.files)
     raise CommitConflict("Too many others are adding items; nothing was added.")
 
 
 def _commit_items(
-    context: Context, ids: pa.ChunkedArray, batches: Iterator[pa.Table], mark: str | None
+    context: Context,
+    ids: pa.ChunkedArray,
+    batches: Iterator[pa.Table],
+    mark: str | None,
+    ready: Callable[[], None] | None,
 ) -> int:
     start = context.rows
     first = next(batches)
     if context.items is None:
-        schema = pa.schema([("shard", pa.int32()), ("row", pa.int64()), *first.schema])
-        table = context.layout.items(schema)
-        table.create()
-        snapshot = table.head()
-        if snapshot.schema.names != schema.names or snapshot.fence(NEXT_ROW) is not None:
-            raise CommitConflict("Somebody else added the first items.")
+        table = context.layout.items(
+            pa.schema([("shard", pa.int32()), ("row", pa.int64()), *first.schema])
+        )
     else:
-        snapshot, table = context.items, context.items.table
-        refuse_known(snapshot, ids)
-    written = _write_items(context, table, chain([first], batches), start)
-    stop = start + len(ids)
-    if sum(file.rows for file in written) != len(ids):
-        raise InvalidData("The data changed while it was read; nothing was added.")
-    fences = [(NEXT_ROW, stop)] + ([] if mark is None else [(mark, start)])
-    snapshot.commit(written, fences=fences)
+        refuse_known(context.items, ids)
+        table = context.items.table
+    written: list[DataFile] = []
+    try:
+        for file in _write_items(context, table, chain([first], batches), start):
+            written.append(file)
+        if sum(file.rows for file in written) != len(ids):
+            raise InvalidData("The data changed while it was read; nothing was added.")
+    except PosterityError:
+        for file in written:
+            context.files.delete(f"{table.name}/{file.path}")
+        raise
+    if ready is not None:
+        ready()
+    snapshot = context.items or _first_items(table)
+    # An attempt that was cut short may have left an empty table with other columns.
+    anew = context.items is None and not snapshot.schema.equals(table.schema)
+    fences = [(NEXT_ROW, start + len(ids))] + ([] if mark is None else [(mark, start)])
+    snapshot.commit(written, fences=fences, replace=anew)
     return start
+
+
+def _first_items(table: Table) -> Snapshot:
+    table.create()
+    snapshot = table.head()
+    if snapshot.fence(NEXT_ROW) is not None:
+        raise CommitConflict("Somebody else added the first items.")
+    return snapshot
 
 
 def _write_items(
     context: Context, table: Table, batches: Iterator[pa.Table], start: int
-) -> list[DataFile]:
+) -> Iterator[DataFile]:
     """Files of at most ``FILE_ROWS`` rows, none across two shards."""
     size = context.description.shard_rows
-    written: list[DataFile] = []
     waiting: list[pa.Table] = []
     held, row = 0, start
 
-    def flush() -> None:
+    def flush() -> DataFile:
         nonlocal waiting, held, row
         items = pa.concat_tables(waiting)
         items = items.add_column(0, "row", pa.array(np.arange(row, row + held)))
-        written.append(table.write(items, label=f"items-{row}", partition=row // size))
+        file = table.write(items, label=f"items-{row}", partition=row // size)
         waiting, row, held = [], row + held, 0
+        return file
 
     for batch in batches:
-        items = _fitted(batch, table.schema)
+        items = fitted(batch, table.schema)
         while items.num_rows:
             room = min((row // size + 1) * size - row, FILE_ROWS) - held
             waiting.append(items.slice(0, room))
             held += waiting[-1].num_rows
             items = items.slice(room)
             if held == min((row // size + 1) * size - row, FILE_ROWS):
-                flush()
+                yield flush()
     if held:
-        flush()
-    return written
+        yield flush()
 
 
-def _fitted(items: pa.Table, schema: pa.Schema) -> pa.Table:
+def fitted(items: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Items with the columns the store's have; those they lack are empty."""
     wanted = [field for field in schema if field.name not in RESERVED]
     strange = [name for name in items.column_names if name not in schema.names]
     if strange:
@@ -167,6 +189,9 @@ def refuse_repeated(ids: pa.ChunkedArray) -> None:
 
 def refuse_known(snapshot: Any, ids: pa.ChunkedArray) -> None:
     """An item is added once."""
+    kind = snapshot.table.schema.field("id").type
+    if ids.type != kind:
+        raise InvalidData(f"The store's ids are of type {kind}; got {ids.type}.")
     count = 0
     named: list[Any] = []
     for _, part in snapshot.each(["id"]):

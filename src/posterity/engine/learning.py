@@ -8,9 +8,12 @@ from posterity.engine.context import Context
 from posterity.engine.evaluating import FromFile
 from posterity.engine.planning import Plan, Request
 from posterity.engine.registering import complete, labelled_rows, labelled_truth, rows_of_keys
-from posterity.engine.runs import Run
+from posterity.engine.runs import Run, all_runs
 from posterity.engine.updating import Evaluate
 from posterity.votes import MISSING, Cast
+
+LABELLED = "labelled-"
+"""What the ids of such plans begin with."""
 
 
 def labelled_plan(context: Context, request: Request) -> Plan:
@@ -21,7 +24,7 @@ def labelled_plan(context: Context, request: Request) -> Plan:
     rows = np.sort(found[found >= 0])
     unit = model.settings["cost"]
     return Plan(
-        id=f"labelled-{model.settings['digest']}-{model.arrival}",
+        id=f"{LABELLED}{model.settings['digest']}-{model.arrival}",
         request=request,
         head=context.head,
         items=context.rows,
@@ -56,6 +59,9 @@ def reuse_labelled(run: Run, plan: Plan) -> None:
     model = context.model(plan.request.model)
     if model.pending or not model.settings.get("stored"):
         return
+    for left in all_runs(context):  # by a process that was killed before it could drop it
+        if left.startswith(LABELLED) and left.endswith(f"-{model.arrival}"):
+            Run(context, left).drop()
     own = labelled_rows(context, model)
     keys, votes = own.column("key").to_pylist(), own.column("vote").to_numpy()
     rows = rows_of_keys(context, keys)

@@ -7,8 +7,8 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from posterity.errors import InvalidData
+from posterity.tables.delta import delta_schema
 from posterity.tables.files import LocalFiles, open_files
 from posterity.tables.sources import (
     SUFFIXES,
@@ -41,21 +42,21 @@ class Piece:
     path: str = ""
     table: pa.Table | None = None
 
+    @property
+    def from_text(self) -> bool:
+        """Whether it is text without types."""
+        return self.path.lower().endswith(".csv")
+
 
 class Stream:
     """Rows from wherever they are, read as often as needed, never all at once."""
 
     def __init__(self, given: Any, options: dict[str, str] | None = None) -> None:
-        self._options = options
+        self._options, self._tables = options, 0
         several = given if isinstance(given, (list, tuple)) else [given]
         self.pieces: list[Piece] = [piece for one in several for piece in self._expand(one)]
         if not self.pieces:
             raise InvalidData("No files were given.")
-
-    @property
-    def from_text(self) -> bool:
-        """Whether some of it is text without types."""
-        return any(piece.name.lower().endswith(".csv") for piece in self.pieces)
 
     def batches(
         self, columns: Sequence[str] | None = None, *, ids: str, types: Types | None = None
@@ -65,12 +66,7 @@ class Stream:
             count = 0
             for batch in _guarded(self._read(piece, columns, ids, types or {}), piece.name):
                 if columns is not None:
-                    missing = [name for name in columns if name not in batch.schema.names]
-                    if missing:
-                        raise InvalidData(
-                            f"'{piece.name}' has no column '{missing[0]}'; it has: "
-                            f"{', '.join(batch.schema.names)}."
-                        )
+                    self._refuse_missing(piece, columns, batch.schema.names, ids)
                     batch = batch.select(list(columns))
                 count += batch.num_rows
                 yield piece, batch
@@ -81,7 +77,7 @@ class Stream:
         """The columns all pieces have; a piece with others is named."""
         first: list[str] = []
         for piece in self.pieces:
-            found = self._names(piece, ids)
+            found = self._schema(piece, ids).names
             if not first:
                 first = found
             elif set(found) != set(first):
@@ -100,10 +96,39 @@ class Stream:
             raise InvalidData(f"The column '{min(twice)}' is there twice (case does not count).")
         return first
 
-    def _names(self, piece: Piece, ids: str) -> list[str]:
-        for batch in _guarded(self._read(piece, None, ids, {}), piece.name):
-            return list(batch.schema.names)
-        return []
+    def types(self, columns: Sequence[str], *, ids: str) -> Types:
+        """What the given columns hold, the same in all pieces; one that differs is named."""
+        agreed: Types = {}
+        whence: dict[str, Piece] = {}
+        for piece in self.pieces:
+            schema = self._schema(piece, ids, agreed)
+            self._refuse_missing(piece, columns, schema.names, ids)
+            held = delta_schema(pa.schema([schema.field(name) for name in columns]))
+            for name in columns:
+                if pa.types.is_null(schema.field(name).type):
+                    continue
+                kind = held.field(name).type
+                if agreed.setdefault(name, kind) != kind:
+                    raise InvalidData(
+                        f"The column '{name}' holds {kind} in '{piece.name}', and {agreed[name]} "
+                        f"in '{whence[name].name}'.",
+                        hint="Make the files alike, or leave the column out of the payload.",
+                    )
+                whence.setdefault(name, piece)
+        return {name: agreed.get(name, pa.string()) for name in columns}
+
+    def _refuse_missing(
+        self, piece: Piece, columns: Sequence[str], held: Sequence[str], ids: str
+    ) -> None:
+        for name in columns:
+            if name not in held:
+                listed = ", ".join(self._schema(piece, ids).names)
+                raise InvalidData(f"'{piece.name}' has no column '{name}'; it has: {listed}.")
+
+    def _schema(self, piece: Piece, ids: str, types: Types | None = None) -> pa.Schema:
+        for batch in _guarded(self._read(piece, None, ids, types or {}), piece.name):
+            return batch.schema
+        return pa.schema([])
 
     def _read(
         self, piece: Piece, columns: Sequence[str] | None, ids: str, types: Types
@@ -143,9 +168,11 @@ class Stream:
 
     def _expand(self, given: Any) -> Iterable[Piece]:
         if not isinstance(given, (str, os.PathLike)):
-            yield Piece("the table", table=read_rows(given, "predictions"))
+            name = "the table" if not self._tables else f"table {self._tables + 1}"
+            self._tables += 1
+            yield Piece(name, table=read_rows(given, "predictions"))
             return
-        text = os.fspath(given)
+        text = os.fspath(given).removeprefix("file://")
         found = _remote(text, self._options) if "://" in text else _local(text)
         if not found:
             raise InvalidData(
@@ -160,7 +187,7 @@ def _local(text: str) -> list[Piece]:
     path = Path(text)
     if path.is_dir():
         listed = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-        listed = [p for p in listed if not p.name.startswith((".", "_"))]
+        listed = [p for p in listed if not _hidden(p.relative_to(path))]
     elif _pattern(text) and not path.exists():
         # A pattern may begin anywhere, which Path.glob does not allow.
         found = (Path(name) for name in glob.glob(text, recursive=True))  # noqa: PTH207
@@ -176,18 +203,39 @@ def _remote(text: str, options: dict[str, str] | None) -> list[Piece]:
     scheme, _, rest = text.partition("://")
     bucket, _, key = rest.partition("/")
     root = f"{scheme}://{bucket}"
-    fixed = re.split(r"[*?\[]", key)[0]
-    folder = fixed.rpartition("/")[0] if _pattern(key) or Path(key).suffix else key.rstrip("/")
-    listed = open_files(root, options).list(folder)
+    files = open_files(root, options)
     if _pattern(key):
-        listed = [path for path in listed if fnmatch(path, key)]
-    elif Path(key).suffix:
-        listed = [path for path in listed if path == key]
+        folder = re.split(r"[*?\[]", key)[0].rpartition("/")[0]
+        listed = [path for path in files.list(folder) if _matches(path.split("/"), key.split("/"))]
+    elif key and not key.endswith("/") and files.size(key) is not None:
+        listed = [key]
+    else:
+        folder = key.rstrip("/")
+        listed = files.list(folder)
+        listed = [p for p in listed if not _hidden(PurePosixPath(p).relative_to(folder))]
     return [
         Piece(f"{root}/{path}", root, path)
         for path in listed
         if Path(path).suffix.lower() in SUFFIXES
     ]
+
+
+def _hidden(path: PurePath) -> bool:
+    """What other tools keep beside their data: logs, work in progress."""
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """As in a folder: a star stays within one level, two stars are any number of levels."""
+    if not pattern:
+        return not parts
+    if pattern[0] == "**" and _matches(parts, pattern[1:]):
+        return True
+    if not parts:
+        return False
+    if pattern[0] == "**":
+        return _matches(parts[1:], pattern)
+    return fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
 
 
 def _pattern(text: str) -> bool:
