@@ -170,8 +170,9 @@ def report_import(told: dict[str, Any]) -> str:
 {LABELLED:,} items by id tells how the model errs. The import reads everything twice, checks it, and
 writes items, votes with beliefs and entropies, and labels. It takes **{ratio:.0f} times** as long
 as reading and writing the same files once, and peaks at
-**{max(told["peaks"].values()):.2f} GiB**. On disk: {told["input_bytes"]:.1f} bytes a row in the files; {told["items_bytes"]:.1f} an item with its
-payload, {told["ledger_bytes"]:.1f} a vote, {told["labels_bytes"]:.1f} a published label.
+**{max(told["peaks"].values()):.2f} GiB**.
+On disk: {told["input_bytes"]:.1f} bytes a row in the files; {told["items_bytes"]:.1f} an item with
+its payload, {told["ledger_bytes"]:.1f} a vote, {told["labels_bytes"]:.1f} a published label.
 
 {_table(told)}
 """
