@@ -176,25 +176,15 @@ def test_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "v4.npz" in out
 
 
-def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = run(capsys, "demo", "--recording", tmp_path / "digits.npz")
-    assert "878 digits carry the label 'decision tree' gave them" in out
-    assert "full backfill: every item, always replace" in out
-    assert (tmp_path / "digits.npz").exists()
-    out, _ = run(capsys, "demo", "--json")
-    rows = json.loads(out)["rows"]
-    backfill, small = rows[1], rows[3]
-    assert small["evaluations"] < backfill["evaluations"] / 9
-    assert small["negative_flips"] < backfill["negative_flips"] / 10
-    assert small["accuracy"] > rows[0]["accuracy"]
-    _, err = run(capsys, "demo", "--recording", tmp_path / "no" / "folder.npz", code=1)
-    assert "No such file or directory" in err
+def test_the_demo_looks_before_it_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = run(capsys, "demo", "--recording", tmp_path / "no" / "folder.npz", code=2)
+    assert "a file in a folder that exists" in err
 
 
 def test_the_demo_without_its_extra_gives_the_install_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "babel.messages.mofile", None)
     _, err = run(capsys, "demo", code=1)
     assert "pip install 'posterity[demo]'" in err
 

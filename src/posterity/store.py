@@ -295,9 +295,9 @@ class Store:
         *,
         writing: bool = False,
     ) -> tuple[Context, Request, str]:
-        context = self._context(writing=writing)
         name = model if isinstance(model, str) else model.name
         request = Request.of(name, budget, selector, rule, where, seed)
+        context = self._context()
         if where is not None and context.items is not None:
             context.items.select(["row"], where)  # refused before anything is registered
         note = ""
@@ -306,6 +306,8 @@ class Store:
             found = register(context, model)
             note = f"warning: {found.warning}" if found is not None and found.warning else ""
         context.model(name)
+        if writing:
+            context.raise_format()
         return context, request, note
 
     def labels(self, *, since: int | None = None) -> pa.Table:

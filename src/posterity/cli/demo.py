@@ -67,6 +67,8 @@ def demo_command(
     """
     if store is not None and Path(store).exists() and any(Path(store).iterdir()):
         raise InvalidParameter.of("store", "an empty or a new folder", store)
+    if recording is not None and not Path(recording).absolute().parent.is_dir():
+        raise InvalidParameter.of("recording", "a file in a folder that exists", recording)
     job = Job.prepare(seed=seed, items=items)
     if files is not None:
         written = write_files(job, Path(files))

@@ -50,7 +50,7 @@ class Registered:
         table = np.full((classes, classes), FLOOR)
         table[:, self.settings["classes_then"] :] = 1 / classes
         table[tuple(map(list, self.cells))] = self.probabilities
-        return Confusion.from_matrix(table / table.sum(axis=0))
+        return Confusion(table / table.sum(axis=0))
 
 
 class Fit:

@@ -24,13 +24,14 @@ from posterity.engine.items import (
     refuse_reserved,
 )
 from posterity.engine.planning import Plan, Request
-from posterity.engine.publishing import publish_labels
+from posterity.engine.publishing import labels_schema, publish_labels
 from posterity.engine.registering import Registration, check_evidence, register
 from posterity.engine.runs import Progress, Run, tidy
 from posterity.engine.updating import TRIES, Report, commit_votes, nothing, step_of
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter
 from posterity.models import Model, answers_of, settings_of
 from posterity.softcolumns import TOP, SoftColumns
+from posterity.tables.delta import Table
 from posterity.tables.sources import Types, as_numbers, ids_of, truth_types
 from posterity.tables.streams import Piece, Stream
 from posterity.votes import MISSING, Cast
@@ -120,7 +121,10 @@ def import_predictions(
     start = commit_items(context, read.ids, batches, mark=mark, ready=ready)
     if again:
         ready()
-    made = len(Context(context.files).headers)
+    context = Context(context.files)
+    made = len(context.headers)
+    # There before the first step is: a store without it looks as if somebody had lost it.
+    Table(context.files, "labels", labels_schema(context), "shard").create()
     steps = [
         asdict(_step(context.files, f"{digest}-{at}", request, read.casts[at], start))
         for at, request in enumerate(requests)
@@ -284,12 +288,17 @@ class _Votes:
         for piece, batch in self._stream.batches(columns, ids=self._id, types=payload):
             known = self.ids.slice(done, batch.num_rows)
             read = batch.column(self._id).cast(pa.string())
+            changed = InvalidData(
+                f"'{piece.name}' changed while it was read; nothing was imported."
+            )
             if not read.equals(known.cast(pa.string())):
-                raise InvalidData(
-                    f"'{piece.name}' changed while it was read; nothing was imported."
-                )
+                raise changed
             kept = {name: batch.column(name) for name in payload}
-            yield prepared(pa.table({"id": known, **kept})).cast(schema)
+            try:
+                items = prepared(pa.table({"id": known, **kept})).cast(schema)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                raise changed from None
+            yield items
             done += batch.num_rows
             if progress:
                 progress(done, len(self.ids))

@@ -84,7 +84,8 @@ def _changes(
 ) -> pa.Table:
     keep = ~context.removed[rows]
     names = pa.array(context.classes.names)
-    reasons = {header.step: _reason(header) for header in context.headers}
+    # Steps are numbered from 0 without gaps, so that a step is the place of its reason.
+    reasons = pa.array([_reason(header) for header in context.headers], pa.string())
     given = pa.array(rows[keep])
     return pa.table(
         {
@@ -94,7 +95,7 @@ def _changes(
             "new": names.take(pa.array(new[keep], mask=new[keep] < 0)),
             "belief": pa.array(belief[keep], pa.float32(), mask=new[keep] < 0),
             "step": pa.array(step[keep]),
-            "reason": pa.array([reasons[number] for number in step[keep].tolist()], pa.string()),
+            "reason": reasons.take(pa.array(step[keep])),
         },
         schema=changes_schema(context),
     )
