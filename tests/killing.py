@@ -11,12 +11,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from posterity import Store
+import numpy as np
+
+from posterity import Model, Store
 from posterity.engine.context import Context
 from posterity.engine.runs import Run, unfinished
 from posterity.tables import failpoints
 from posterity.tables.files import open_files
-from tests.stores import World, small_store
+from tests.stores import NAMES, World, small_store
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tests.killing"])
@@ -52,6 +54,14 @@ def perform(path: str, operation: str, log: str, pause: float = 0.0) -> None:
         store.update(world.model("new", seen), budget="50%", rule="cost-ratio:2", batch=6)
     elif operation == "revert":
         store.revert(1)
+    elif operation == "import":
+        table = world.table().append_column("old", [world.votes["old"]])
+        table = table.append_column("new", [world.votes["new"]])
+        for name in NAMES.tolist():  # what the new model is not sure of
+            weights = np.where(world.votes["new"] == name, 0.7, 0.1)
+            table = table.append_column(f"p_{name}", [weights])
+        accuracies = {name: Model(name, accuracy=world.accuracies[name]) for name in ("old", "new")}
+        store.import_predictions(table, accuracies, rule="max-belief", soft={"new": "p_{class}"})
     else:
         store.compact()
 

@@ -366,3 +366,57 @@ def replay(
         "expected_negative_flips": total("expected_negative_flips"),
         "expected_positive_flips": total("expected_positive_flips"),
     }
+
+
+# Answers: a model's own words as codes of ours
+
+
+@dataclass
+class Words:
+    """What ``Answers`` is told; names go with their type, since True == 1."""
+
+    classes: Sequence[Any]
+    own: Sequence[Any] | None = None
+    rename: Sequence[tuple[Any, Any]] = ()
+    other: Any = None
+
+    def code(self, name: Any) -> int | None:
+        """Our code for one name of the model; None if it is a mistake."""
+        if name is None:
+            return NONE
+        if self.own is not None and not _listed(name, self.own):
+            return None
+        for old, new in self.rename:
+            if type(old) is type(name) and old == name:
+                return list(self.classes).index(new)
+        if _listed(name, self.classes):
+            return list(self.classes).index(name)
+        return None if self.other is None else list(self.classes).index(self.other)
+
+    def probabilities(self, row: Sequence[float]) -> tuple[int, list[float]]:
+        """The vote, and the probabilities of our classes."""
+        own = self.classes if self.own is None else self.own
+        ours = [0.0] * len(self.classes)
+        for name, value in zip(own, row, strict=True):
+            code = self.code(name)
+            assert code is not None
+            ours[code] += value / sum(row)
+        best = max(range(len(row)), key=lambda at: (row[at], -at))
+        vote = self.code(own[best])
+        assert vote is not None
+        return vote, ours
+
+    def scored(self, names: Sequence[Any], scores: Sequence[float]) -> tuple[int, list[float]]:
+        """The same where only some classes have scores."""
+        ours = [0.0] * len(self.classes)
+        best = (0.0, 0)
+        for name, score in zip(names, scores, strict=True):
+            code = self.code(name)
+            assert code is not None
+            ours[code] += score
+            best = max(best, (score, -code))
+        return -best[1], ours
+
+
+def _listed(name: Any, names: Sequence[Any]) -> bool:
+    return any(type(one) is type(name) and one == name for one in names)

@@ -147,7 +147,7 @@ def test_a_newer_format_is_refused(store: Store) -> None:
     description = Path(store.path, "posterity.json")
     told = json.loads(description.read_text())
     description.write_text(json.dumps(told | {"format": 99}))
-    with pytest.raises(StoreError, match="has format 99; this version knows 1"):
+    with pytest.raises(StoreError, match="has format 99; this version knows 2"):
         Store(store.path)
     description.write_text("{")
     with pytest.raises(StoreError, match="damaged"):

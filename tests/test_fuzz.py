@@ -31,6 +31,7 @@ value = st.one_of(
     ),
     st.text(max_size=8),
     st.lists(st.integers(), max_size=2),
+    st.lists(st.sampled_from(["cat", "dog", 0.5, 0.1]), max_size=2),
 )
 name = st.sampled_from(["id", "truth", "vote", "row", "shard", "x", "", "ID"])
 
@@ -73,7 +74,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(
     content=contents_of_files(),
-    command=st.sampled_from(["add", "model", "update", "prior"]),
+    command=st.sampled_from(["add", "model", "update", "prior", "import", "soft import"]),
 )
 @settings(max_examples=CASES, suppress_health_check=list(HealthCheck))
 def test_no_file_breaks_a_store(
@@ -85,13 +86,19 @@ def test_no_file_breaks_a_store(
     folder = tmp_path_factory.mktemp("case", numbered=True)
     file = folder / f"given{content[0]}"
     file.write_bytes(content[1])
-    path = folder / "store"
+    # Beside the folder, which is imported as a whole.
+    path = tmp_path_factory.mktemp("store", numbered=True) / "store"
     shutil.copytree(pristine, path)
     before = contents(Store(path))
     arguments = {
         "add": ["add", str(path), str(file)],
         "model": ["model", str(path), "third", "--labelled", str(file)],
         "update": ["update", str(path), "new", "--votes", str(file), "--budget", "100%"],
+        "import": ["import", str(path), str(file), "--label", "vote", "--model", "new"],
+        "soft import": [
+            *("import", str(path), str(folder), "--label", "vote", "--model", "third"),
+            *("--accuracy", "0.7", "--soft", "truth:x", "--payload", ""),
+        ],
         "prior": ["init", str(folder / "other"), "--classes", str(file)],
     }[command]
     os.environ[cli.TRACEBACK] = ""
@@ -101,8 +108,10 @@ def test_no_file_breaks_a_store(
     if code:
         assert told.kind != "bug", told.text
         assert contents(Store(path)) == before
+        assert Store(path).status()["models"] == ["old", "new"]
     assert Store(path).check() == []
     shutil.rmtree(folder)
+    shutil.rmtree(path.parent)
 
 
 class Told:

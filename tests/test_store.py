@@ -496,7 +496,7 @@ def test_models_are_known_by_their_labelled_votes(store: Store, world: World) ->
         ({"truth": ["cat"], "vote": ["cow"]}, r"unknown classes in 1 rows: \['cow'\]"),
         ({"truth": [None], "vote": ["cat"]}, "without a truth"),
         ({"truth": ["cat"], "vote": [None]}, "holds no vote"),
-        ({"truth": ["cat"]}, "has no column of votes ('vote' or 'm'), and no ids"),
+        ({"truth": ["cat"]}, "no ids of stored items; it has: truth"),
         ({"truth": [1], "vote": ["cat"]}, "must hold classes of type str; got int64"),
     ],
 )

@@ -251,7 +251,8 @@ class Store:
             return None
 
         if context.model(request.model).pending:
-            note, more_votes = learning.learn(context, request, evaluate)
+            told, more_votes = learning.learn(context, request, evaluate)
+            note = "\n".join(part for part in (note, told) if part)
             if not more_votes or (plan or "").startswith(learning.LABELLED):
                 return updating.nothing(request, f"{note}\nNow plan which items it looks at next.")
             context = self._context()

@@ -215,7 +215,7 @@ def take_votes(
         else int(pc.sum(pc.and_(known, pc.invert(planned))).as_py() or 0),
         unmatched=numbers.null_count,
         strangers=strangers[:5].to_pylist(),
-        without=len(np.setdiff1d(plan.rows, [*kept_rows, *have])),
+        without=len(np.setdiff1d(plan.rows, np.concatenate([kept_rows, have]))),
     )
     if strict and counted.without:
         raise InvalidData(f"{counted.without} planned items have no row in the file of votes.")

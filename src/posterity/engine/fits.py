@@ -35,9 +35,10 @@ class Registered:
         return bool(self.settings.get("pending"))
 
     def count_table(self, classes: int) -> Counts:
-        """c(i, k) for so many classes."""
+        """c(i, k) for so many classes; nothing was counted where probabilities were stated."""
         table = np.zeros((classes, classes), dtype=np.int64)
-        table[tuple(map(list, self.cells))] = self.counts
+        if self.probabilities is None:
+            table[tuple(map(list, self.cells))] = self.counts
         return table
 
     def confusion(self, estimator: str, classes: int) -> Confusion:

@@ -54,9 +54,9 @@ class Registration:
         return asdict(self)
 
     def __str__(self) -> str:
-        if self.pending:
-            return f"{self.model} is registered; it votes on {self.pending:,} labelled items first"
         told = f"{self.model} is registered"
+        if self.pending:
+            told += f"; it votes on {self.pending:,} labelled items first"
         if self.accuracy is not None:
             told += f": right on {100 * self.accuracy:.1f} %"
         if self.interval is not None:
