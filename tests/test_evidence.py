@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from posterity import Confusion, Model, Store
 from posterity.cli.inspecting import write_table
@@ -871,3 +872,45 @@ def test_the_plan_of_labelled_items_is_no_other_models(store: Store, world: Worl
     assert plans["new"].id != plans["mid"].id
     again = labelled_plan(context, plans["mid"].request)
     assert again.id == plans["mid"].id
+
+
+def test_numbers_in_a_csv_are_texts_where_ids_are(tmp_path: Path) -> None:
+    """A part of the ids may look like numbers when all of them together do not."""
+    store = Store.create(tmp_path / "store", classes=["cat", "dog"])
+    votes = {"id": ["17", "18", "x"], "pred": ["cat", "dog", "dog"]}
+    (tmp_path / "truth.csv").write_text("id,truth\n17,cat\n18,cat\n")
+    known = Model("old", labelled=tmp_path / "truth.csv")
+    done = store.import_predictions(votes, {"pred": known})
+    assert done.registrations[0]["labelled"] == 2
+    (tmp_path / "votes.csv").write_text("id,vote\n18,cat\n")
+    new = Model("new", accuracy=0.9)
+    report = store.update(new, votes=tmp_path / "votes.csv", budget="100%", rule="replace")
+    assert (report.evaluations, report.flips) == (1, 1)
+
+
+def test_more_items_with_the_same_truth(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store", classes=["cat", "dog"])
+    truth = {"id": ["a", "b"], "truth": ["cat", "dog"]}
+    for ids in (["a", "b", "c"], ["d", "e", "f"]):
+        votes = {"id": ids, "pred": ["cat", "dog", "dog"]}
+        store.import_predictions(votes, {"pred": Model("old", labelled=truth)})
+    assert store.status()["step"] == 1
+    assert store.labels()["label"].null_count == 0
+    assert store.check() == []
+
+
+def test_soft_votes_on_labelled_items_stay_soft(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store", classes=["cat", "dog"])
+    ids = [f"i{number}" for number in range(12)]
+    truth = {"id": ids[:6], "truth": ["cat", "dog"] * 3}
+    store.import_predictions(
+        {"id": ids, "pred": ["cat", "dog"] * 6}, {"pred": Model("old", labelled=truth)}
+    )
+    soft = Model("soft", predict=lambda batch: np.tile([0.7, 0.3], (batch.num_rows, 1)), soft=2)
+    assert store.update(soft, budget="100%").evaluations == 12
+    ledger = DeltaTable(f"{store.path}/ledger").to_pyarrow_table().to_pylist()
+    weights = [row["soft_weights"] for row in ledger if row["step"] == 1 and row["row"] is not None]
+    assert len(weights) == 12
+    for given in weights:
+        assert given == pytest.approx([0.7, 0.3])
+    assert store.check() == []

@@ -454,9 +454,9 @@ def test_priors_as_users_write_them(recording: Recording, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "not a prior"),
-        ("[1, 2]", "not a prior"),
-        ('{"class 0": "x"}', "not a prior"),
+        ("{", "no prior"),
+        ("[1, 2]", "no prior"),
+        ('{"class 0": "x"}', "no prior"),
         ('{"class 0": 1, "class 0": 2}', "names a class twice"),
         ('{"class 0": -1}', "gives 'class 0' the weight -1"),
         ('{"class 0": NaN}', "gives 'class 0' the weight nan"),

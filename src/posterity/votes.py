@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posterity._arrays import ArrayLike, Codes, Floats, Rows
+from posterity._arrays import ArrayLike, Codes, Floats, Mask, Rows
 from posterity.errors import InvalidData, InvalidParameter
 
 MISSING = -1
@@ -210,6 +210,16 @@ class Cast:
                 softly[rows] = part.soft.hard
             start += len(part)
         return Cast(hard, SoftVotes(codes, weights, classes, softly))
+
+    def where(self, kept: Mask) -> Cast:
+        """The same votes, missing where not kept."""
+        hard = np.where(kept, self.hard, np.int32(MISSING))
+        if self.soft is None:
+            return Cast(hard)
+        codes = np.where(kept[:, None], self.soft.codes, np.int32(MISSING))
+        weights = np.where(kept[:, None], self.soft.weights, 0.0)
+        softly = np.where(kept, self.soft.hard, np.int32(MISSING))
+        return Cast(hard, SoftVotes(codes, weights, self.soft.classes, softly))
 
     @property
     def only_hard(self) -> Codes:

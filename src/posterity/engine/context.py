@@ -68,6 +68,11 @@ class Context:
         snapshot = self.layout.items(self.layout.items().head().schema).head()
         return None if snapshot.fence(NEXT_ROW) is None else snapshot
 
+    @property
+    def id_kind(self) -> pa.DataType | None:
+        """The type of the ids; None while there are no items."""
+        return None if self.items is None else self.items.table.schema.field("id").type
+
     @cached_property
     def rows(self) -> int:
         """How many rows were ever given; rows are dense and never used twice."""

@@ -185,7 +185,8 @@ def take_votes(
     context = run.context
     answers = answers_of(context.model(plan.request.model).settings, context.classes)
     types = truth_types(answers.kind, vote_column)
-    rows = read_rows(source, "votes", ids=id_column, types=types)
+    kind = context.id_kind
+    rows = read_rows(source, "votes", ids=id_column, id_kind=kind, types=types)
     ids = ids_of(rows, id_column, "file of votes")
     cast = column(rows, vote_column, "file of votes")
     repeated = len(ids) - pc.count_distinct(ids).as_py()

@@ -19,10 +19,22 @@ from posterity.confusion import Confusion
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.models import Model
 from posterity.tables.sources import column, ids_of, read_rows, truth_types
-from posterity.votes import MISSING, as_array
+from posterity.votes import MISSING, SoftVotes, as_array
 
-StoredVotes = Callable[[pa.ChunkedArray], Codes]
-"""A model's stored votes on items by id; −1 where it has none."""
+
+@dataclass(frozen=True)
+class StoredVotes:
+    """A model's stored votes on items by id."""
+
+    kind: pa.DataType | None
+    """The type of the ids; None while there are none."""
+    look_up: Callable[[pa.ChunkedArray], Codes]
+    """−1 where it has none, ``UNKNOWN_ITEM`` where there is no such item."""
+
+    def __call__(self, ids: pa.ChunkedArray) -> Codes:
+        """The vote on each id."""
+        return self.look_up(ids)
+
 
 NOTHING = (
     "Give a table with the truth and the model's vote on a few labelled items (labelled), the "
@@ -37,6 +49,8 @@ class Evidence:
     truth: Codes
     votes: Codes
     keys: list[str] | None = None
+    soft: SoftVotes | None = None
+    """The same votes with weights, where the model gave them on stored items."""
     stored: bool = False
     """The keys are ids of stored items."""
     pending: bool = False
@@ -81,7 +95,8 @@ def read_evidence(model: Model, classes: Classes, stored: StoredVotes | None) ->
         return _read_matrix(model, classes)
     types = truth_types(answers.kind, model.vote, "vote", model.name)
     types |= truth_types(classes.kind, model.truth)
-    rows = read_rows(model.labelled, "labelled data", ids=model.key, types=types)
+    kind = None if stored is None else stored.kind
+    rows = read_rows(model.labelled, "labelled data", ids=model.key, id_kind=kind, types=types)
     truth = Answers(classes).column(
         column(rows, model.truth, "labelled data"), f"labelled column '{model.truth}'"
     )

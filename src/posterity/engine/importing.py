@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from posterity._arrays import Codes
 from posterity.answers import Answers
 from posterity.engine.context import Context
-from posterity.engine.evidence import UNKNOWN_ITEM, StoredVotes
+from posterity.engine.evidence import StoredVotes
 from posterity.engine.items import (
     commit_items,
     fitted,
@@ -25,7 +25,12 @@ from posterity.engine.items import (
 )
 from posterity.engine.planning import Plan, Request
 from posterity.engine.publishing import labels_schema, publish_labels
-from posterity.engine.registering import Registration, check_evidence, register
+from posterity.engine.registering import (
+    Registration,
+    check_evidence,
+    register,
+    stored_votes,
+)
 from posterity.engine.runs import Progress, Run, tidy
 from posterity.engine.updating import TRIES, Report, commit_votes, nothing, step_of
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter
@@ -312,9 +317,11 @@ class _Votes:
             found = pc.index_in(ids, value_set=self.ids)
             where = np.asarray(found.fill_null(-1))
             votes: Codes = self.casts[at].hard[where]
-            return np.where(where < 0, np.int32(UNKNOWN_ITEM), votes)
+            return np.where(where < 0, earlier(ids), votes)
 
-        return look_up
+        # Items that were there before may be among them.
+        earlier = stored_votes(self._context, self._sources[at].model.name)
+        return StoredVotes(self.ids.type, look_up)
 
 
 def sources_of(

@@ -10,6 +10,7 @@ from posterity.engine.planning import Plan, Request
 from posterity.engine.registering import complete, labelled_rows, labelled_truth, rows_of_keys
 from posterity.engine.runs import Run, all_runs
 from posterity.engine.updating import Evaluate
+from posterity.tables import softvotes
 from posterity.votes import MISSING, Cast
 
 LABELLED = "labelled-"
@@ -48,7 +49,7 @@ def learn(context: Context, request: Request, evaluate: Evaluate) -> tuple[str, 
     run = Run(context, plan.id)
     file = evaluate(run, plan)
     rows, cast = run.votes()
-    told = complete(context, request.model, rows, cast.hard)
+    told = complete(context, request.model, rows, cast)
     run.drop()
     return str(told), not (isinstance(file, FromFile) and not file.unplanned)
 
@@ -69,4 +70,5 @@ def reuse_labelled(run: Run, plan: Plan) -> None:
     wanted = (votes != MISSING) & np.isin(rows, plan.rows) & ~np.isin(rows, have)
     if wanted.any():
         order = np.argsort(rows[wanted])
-        run.keep_votes(rows[wanted][order], Cast(votes[wanted][order]))
+        cast = Cast(votes, softvotes.from_columns(own, votes))
+        run.keep_votes(rows[wanted][order], cast[np.flatnonzero(wanted)[order]])

@@ -48,7 +48,7 @@ def all_labels(context: Context) -> pa.Table:
 
 def labels_schema(context: Context) -> pa.Schema:
     """The columns of the derived table; ids and labels have the types of the store's own."""
-    kind = pa.string() if context.items is None else context.items.table.schema.field("id").type
+    kind = context.id_kind or pa.string()
     return pa.schema(
         [
             ("shard", pa.int32()),

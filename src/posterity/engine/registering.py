@@ -25,8 +25,9 @@ from posterity.engine.items import id_array, rows_or_none
 from posterity.engine.steps import live_updates
 from posterity.errors import CommitConflict, InvalidData
 from posterity.models import Model, settings_of
+from posterity.tables import softvotes
 from posterity.tables.layout import LABELLED, MODELS
-from posterity.votes import MISSING
+from posterity.votes import MISSING, Cast
 
 ARRIVALS = "posterity.models"
 TRIES = 20
@@ -75,7 +76,7 @@ def register(
     """
     for _ in range(TRIES):
         try:
-            return _register(context, model, stored or _stored_votes(context, model.name))
+            return _register(context, model, stored or stored_votes(context, model.name))
         except CommitConflict:
             context.forget_models()
     raise CommitConflict("Too many others are registering models; nothing was registered.")
@@ -85,7 +86,7 @@ def check_evidence(
     context: Context, model: Model, *, stored: StoredVotes | None = None
 ) -> Registration | None:
     """What registering would say; nothing is changed."""
-    evidence = _evidence(context, model, stored or _stored_votes(context, model.name))
+    evidence = _evidence(context, model, stored or stored_votes(context, model.name))
     return None if evidence is None else registration(context, model.name, evidence)
 
 
@@ -109,7 +110,7 @@ def _evidence(context: Context, model: Model, stored: StoredVotes) -> Evidence |
     if not _same(context, known, evidence):
         raise InvalidData(
             f"A model '{model.name}' is registered with other labelled votes.",
-            hint="Give the new one another name; the votes it cast stay explained by its own.",
+            hint="Leave them out to go on with that model, or give the new one another name.",
         )
     return None
 
@@ -147,7 +148,7 @@ def _register(context: Context, model: Model, stored: StoredVotes) -> Registrati
     return registration(context, model.name, evidence)
 
 
-def complete(context: Context, name: str, rows: Rows, votes: Codes) -> Registration:
+def complete(context: Context, name: str, rows: Rows, votes: Cast) -> Registration:
     """A model that was to vote on its labelled items has done so."""
     for _ in range(TRIES):
         if not context.model(name).pending:
@@ -159,17 +160,18 @@ def complete(context: Context, name: str, rows: Rows, votes: Codes) -> Registrat
     raise CommitConflict("Too many others are registering models; the votes are kept.")
 
 
-def _complete(context: Context, name: str, rows: Rows, votes: Codes) -> Registration:
+def _complete(context: Context, name: str, rows: Rows, votes: Cast) -> Registration:
+    """``rows`` are sorted, as a run gives them."""
     known = context.model(name)
     keys, truth = labelled_truth(context, known)
-    at = dict(zip(rows.tolist(), votes.tolist(), strict=True))
     wanted = rows_of_keys(context, keys)
-    cast = np.array([at.get(row, MISSING) for row in wanted.tolist()], dtype=np.int32)
-    if not (cast != MISSING).any():
+    if not len(rows):
         raise InvalidData(
             f"'{name}' must vote on its {len(keys):,} labelled items first; it gave none."
         )
-    evidence = Evidence(truth, cast, keys, stored=True)
+    place = np.searchsorted(rows, wanted).clip(max=len(rows) - 1)
+    cast = votes[place].where(rows[place] == wanted)
+    evidence = Evidence(truth, cast.hard, keys, cast.soft, stored=True)
     _write(context, name, known, evidence, known.settings)
     return registration(context, name, evidence)
 
@@ -205,11 +207,13 @@ def rows_of_keys(context: Context, keys: list[str]) -> Rows:
 
 def typed_keys(context: Context, keys: list[str]) -> pa.ChunkedArray:
     """Keys, which are kept as texts, as ids of the store's type."""
-    kind = pa.string() if context.items is None else context.items.table.schema.field("id").type
+    kind = context.id_kind or pa.string()
     return id_array(pa.chunked_array([pa.array(keys, pa.string()).cast(kind)]))
 
 
-def _stored_votes(context: Context, name: str) -> StoredVotes:
+def stored_votes(context: Context, name: str) -> StoredVotes:
+    """A model's votes as the ledger has them."""
+
     def look_up(ids: pa.ChunkedArray) -> Codes:
         found = rows_or_none(context, ids)
         rows = np.asarray(found.fill_null(-1))
@@ -223,7 +227,8 @@ def _stored_votes(context: Context, name: str) -> StoredVotes:
                 votes[at] = np.where(cast.hard != MISSING, cast.hard, votes[at])
         return votes
 
-    return look_up
+    kind = context.id_kind
+    return StoredVotes(kind, look_up)
 
 
 def _shared_truth(context: Context, stored: StoredVotes) -> Evidence | None:
@@ -290,6 +295,7 @@ def _write(
             "key": pa.nulls(count, pa.string()) if evidence.keys is None else evidence.keys,
             "truth": evidence.truth,
             "vote": evidence.votes,
+            **softvotes.to_columns(Cast(evidence.votes, evidence.soft)),
         }
         table = context.layout.labelled
         written = table.write(pa.table(rows, schema=LABELLED), label="labelled")

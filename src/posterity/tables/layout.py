@@ -52,6 +52,8 @@ LABELLED = pa.schema(
         ("key", pa.string()),
         ("truth", pa.int32()),
         ("vote", pa.int32()),
+        ("soft_classes", pa.list_(pa.int32())),
+        ("soft_weights", pa.list_(pa.float32())),
     ]
 )
 LEDGER = pa.schema(

@@ -27,13 +27,22 @@ def truth_types(kind: type, *columns: str | None) -> Types:
 
 
 def read_rows(
-    source: Any, name: str = "data", *, ids: str | None = None, types: Types | None = None
+    source: Any,
+    name: str = "data",
+    *,
+    ids: str | None = None,
+    id_kind: pa.DataType | None = None,
+    types: Types | None = None,
 ) -> pa.Table:
-    """Whatever table was given as an Arrow table; a column of ids in CSV stays as it is written."""
+    """Whatever table was given as an Arrow table.
+
+    A column of ids in CSV stays as it is written, unless all of them are whole numbers, and what
+    they are compared with are not texts (``id_kind``).
+    """
     if isinstance(source, pa.Table):
         return _checked(source, name)
     if isinstance(source, (str, Path)):
-        return _checked(_read_file(Path(source), ids, types or {}), name)
+        return _checked(_read_file(Path(source), ids, id_kind, types or {}), name)
     if isinstance(source, dict):
         return _checked(built(lambda: pa.table(source), name), name)
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
@@ -78,7 +87,7 @@ def ids_of(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:
     return ids
 
 
-def _read_file(path: Path, ids: str | None, types: Types) -> pa.Table:
+def _read_file(path: Path, ids: str | None, id_kind: pa.DataType | None, types: Types) -> pa.Table:
     check_file(path)
     suffix = path.suffix.lower()
     if suffix == ".parquet":
@@ -86,7 +95,7 @@ def _read_file(path: Path, ids: str | None, types: Types) -> pa.Table:
     elif suffix == ".csv":
         options = csv_options(ids, types)
         rows = built(lambda: _named(pa_csv.read_csv(path, convert_options=options)), str(path))
-        rows = with_numbers(rows, ids)
+        rows = rows if id_kind == pa.string() else with_numbers(rows, ids)
         check_csv(rows, str(path))
     else:
         rows = built(lambda: pa_json.read_json(path), str(path))
