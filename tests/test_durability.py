@@ -29,6 +29,7 @@ from tests.killing import (
 from tests.stores import World, contents, small_store
 
 KILLS = int(os.environ.get("POSTERITY_KILLS", "10"))
+TORTURE = "POSTERITY_KILLS" in os.environ
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +58,14 @@ def test_every_durable_boundary(
     places: Callable[[str], tuple[Path, Any]],
     tmp_path: Path,
 ) -> None:
-    """Die at the first, second, third … time the boundary is reached, until it is not."""
+    """Die at the first, second, third … time the boundary is reached, until it is not.
+
+    What comes before a rename leaves the same folder behind each time; in the suite the first two
+    of each have to do, `make torture` walks them all.
+    """
     before, expected = places(operation)
-    for nth in count(1):
+    short = name in ("file.before", "file.written", "file.synced") and not TORTURE
+    for nth in (1, 2) if short else count(1):
         path, log = tmp_path / f"{nth}", tmp_path / f"{nth}.log"
         shutil.copytree(before, path)
         code = run_until(f"{name}:{nth}", path, operation, log)

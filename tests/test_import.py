@@ -387,7 +387,7 @@ def test_a_dry_run_changes_nothing(store: Store, world: World) -> None:
     done = store.import_predictions(table, {"old": model}, dry_run=True)
     assert (done.dry_run, done.items, done.steps) == (True, 60, [])
     assert "60 items would be imported" in str(done)
-    assert "old is registered" in str(done)
+    assert "old would be registered" in str(done)
     nothing_imported(store, before)
     store.import_predictions(table.slice(0, 30), {"old": model})
     before = files(store.path)
@@ -422,7 +422,7 @@ def test_the_same_import_twice_is_done_once(store: Store, world: World) -> None:
 def test_other_content_for_the_same_ids_is_refused(change: str, store: Store, world: World) -> None:
     table = predictions(world, "old", "new")
     votes: dict[str, Model | str] = {"old": OLD, "new": NEW}
-    tops = [["cat", "dog"]] * 60
+    tops = [[vote, "dog" if vote == "cat" else "cat"] for vote in world.votes["new"].tolist()]
     table = table.append_column("top", pa.array(tops))
     table = table.append_column("score", pa.array([[0.6, 0.4]] * 60))
     how: dict[str, Any] = {"soft": {"new": "top:score"}, "rule": "max-belief"}
@@ -433,7 +433,9 @@ def test_other_content_for_the_same_ids_is_refused(change: str, store: Store, wo
     elif change == "missing":
         table = table.set_column(3, "old", pa.array([None] * 59 + ["cat"], pa.string()))
     elif change == "soft":
-        table = table.set_column(5, "top", pa.array([["cat", "fox"]] * 60))
+        table = table.set_column(
+            5, "top", pa.array([[top[0], "fox" if top[0] != "fox" else "owl"] for top in tops])
+        )
     else:
         how["rule"] = "replace"
     before = files(store.path)
@@ -875,3 +877,47 @@ def test_however_a_table_is_cut(
     assert whole(many) == whole(one)
     assert many.check() == []
     shutil.rmtree(folder)
+
+
+def test_probabilities_in_another_order_are_noticed(store: Store, world: World) -> None:
+    """Labels in one column, probabilities in another, and the classes in the order of neither."""
+    table = predictions(world, "old")
+    own = ["fox", "owl", "cat", "dog"]
+    sure = [[0.7 if name == vote else 0.1 for name in own] for vote in world.votes["old"]]
+    table = table.append_column("probs", pa.array(sure))
+    before = files(store.path)
+    with pytest.raises(InvalidData, match="60 of 60 rows the most probable class of 'old' is not"):
+        store.import_predictions(table, {"old": OLD}, soft={"old": "probs"})
+    nothing_imported(store, before)
+    model = Model("old", labelled=world.labelled_table("old"), classes=own)
+    store.import_predictions(table, {"old": model}, soft={"old": "probs"})
+    assert list(labels(store).values()) == world.votes["old"].tolist()
+
+
+def test_lines_within_a_cell(store: Store, world: World, tmp_path: Path) -> None:
+    """A file long enough to be read in blocks, as texts and mails are."""
+    text = '"first line\nsecond, and ""more""\n' + "x" * 200 + '"'
+    rows = [f"i{number},{text},cat" for number in range(12_000)]
+    path = tmp_path / "long.csv"
+    path.write_text("id,text,pred\n" + "\n".join(rows) + "\n")
+    store.import_predictions(path, {"pred": OLD})
+    assert len(store) == 12_000
+    other = Store.create(tmp_path / "other", classes=NAMES)
+    assert other.add(path) == 12_000
+
+
+def test_nothing_goes_on_as_if_all_was_well(store: Store, world: World, tmp_path: Path) -> None:
+    store.import_predictions(predictions(world, "old"), {"old": OLD})
+    broken = Model("new", labelled=world.labelled_table("new"), predict=lambda _: ["cat"] * 99)
+    for _ in range(2):
+        with pytest.raises(
+            StoreError, match=r"failed on all 6 items .* 'item-\d+': The model gave"
+        ):
+            store.update(broken, budget="10%")
+        assert store.status()["unfinished"] == []
+    assert store.update(world.model("new"), budget="10%").evaluations == 6
+    planned = set(store.planned_items(store.plan(world.model("best"), budget=5)).to_pydict()["id"])
+    votes = world.votes_table("best")
+    others = votes.filter(pa.array([name not in planned for name in votes["id"].to_pylist()]))
+    with pytest.raises(InvalidData, match="None of the 55 votes in the file is on a planned item"):
+        store.update(world.model("best"), budget=5, votes=others)

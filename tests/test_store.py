@@ -425,11 +425,12 @@ def test_a_model_that_fails_on_an_item_costs_that_item(store: Store, world: Worl
     labelled = world.labelled_table("new")
     report = store.update(Model("new", labelled=labelled, predict=failing), budget="100%", batch=8)
     assert (report.evaluations, report.errors) == (58, 2)
+    assert "2 items failed; 'item-5': RuntimeError('cannot see [5]')" in report.note
     assert len(asked) == len(set(asked)) == 58
     poisoned.clear()
-    retried = store.update(
-        Model("new", labelled=labelled, predict=failing), budget="100%", more=True
-    )
+    mended = Model("new", labelled=labelled, predict=failing)
+    assert store.update(mended, budget="100%", more=True).step is None  # not again and again
+    retried = store.update(mended, budget="100%", retry_errors=True)
     assert retried.evaluations == 2
     assert store.check() == []
 

@@ -64,12 +64,15 @@ class Model:
             raise InvalidParameter.of("name", "a text that is not empty", self.name)
         if not (self.predict is None or callable(self.predict) or isinstance(self.predict, str)):
             raise InvalidParameter.of("predict", "a callable or its name", self.predict)
+        if isinstance(self.predict, str) and open_adapter(self.predict) is None:
+            _module_and_name(self.predict)
         if self.cost is not None and not (np.isfinite(self.cost) and self.cost >= 0):
             raise InvalidParameter.of("cost", "a finite number ≥ 0", self.cost)
         known = (self.labelled, self.confusion, self.accuracy)
         if sum(given is not None for given in known) > 1:
             raise InvalidParameter(
-                "How a model errs is told by one of labelled, confusion and accuracy, not by more."
+                "How a model errs is told by one of labelled, confusion (--confusion-matrix) and "
+                "accuracy, not by more."
             )
 
     @property
@@ -144,11 +147,7 @@ def load_predict(spec: str) -> Predict:
     adapter = open_adapter(spec)
     if adapter is not None:
         return adapter
-    module, colon, name = spec.partition(":")
-    if not colon or not module or not name:
-        raise InvalidParameter.of(
-            "predict", "package.module:name, or an adapter such as onnx-runtime:model.onnx", spec
-        )
+    module, name = _module_and_name(spec)
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -161,6 +160,15 @@ def load_predict(spec: str) -> Predict:
         raise InvalidParameter.of("predict", "a callable", spec)
     predict: Predict = found
     return predict
+
+
+def _module_and_name(spec: str) -> tuple[str, str]:
+    module, colon, name = spec.partition(":")
+    if not colon or not module or not name:
+        raise InvalidParameter.of(
+            "predict", "package.module:name, or an adapter such as onnx-runtime:model.onnx", spec
+        )
+    return module, name
 
 
 class Loaded:

@@ -104,6 +104,8 @@ def read_names(given: str, kind: str = "str", column_name: str | None = None) ->
         values = plain_column(column(rows, column_name, "table"))
         return sorted(pc.drop_null(pc.unique(values)).to_pylist())
     if path.is_file():
+        if path.suffix.lower() in SUFFIXES:
+            raise InvalidParameter.of("column", "the column of classes, for a table", column_name)
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
@@ -129,6 +131,9 @@ def classes_command(store: str, append: str | None, weight: float | None, as_jso
     held = Store(store)
     if append is not None:
         text = append if "," in append or Path(append).is_file() else f"{append},"
+        if text != append and (Path(append).suffix or "/" in append):
+            hint = f"If that is a class, write '{append},'."
+            raise InvalidParameter.of("append", "a file that exists, or names", append, hint=hint)
         names = read_names(text, held.classes.kind.__name__)
         weights = None if weight is None else dict.fromkeys(names, weight)
         held.append_classes(names, weights=weights)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -109,7 +108,7 @@ def _purge_runs(context: Context, gone: np.ndarray) -> None:
     for run in all_runs(context):
         for path in context.files.list(f"runs/{run}"):
             if path.endswith(".parquet"):
-                rows = pq.read_table(io.BytesIO(context.files.read(path).to_pybytes()))
+                rows = pq.read_table(pa.BufferReader(context.files.read(path)))
                 context.files.write(path, to_parquet(_without(rows, "row", gone)))
 
 

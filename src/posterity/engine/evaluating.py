@@ -218,6 +218,15 @@ def take_votes(
         strangers=strangers[:5].to_pylist(),
         without=len(np.setdiff1d(plan.rows, np.concatenate([kept_rows, have]))),
     )
+    if not (
+        counted.folded or len(have) or plan.note
+    ):  # where labelled items come first, it says so
+        raise InvalidData(
+            f"None of the {len(ids):,} votes in the file is on a planned item; "
+            f"{counted.unplanned:,} are on others.",
+            hint="Give the budget, selector and rule of the plan they were made for, or its id "
+            "with --plan; --keep-unplanned folds them all the same.",
+        )
     if strict and counted.without:
         raise InvalidData(f"{counted.without} planned items have no row in the file of votes.")
     new = ~np.isin(kept_rows, have, assume_unique=True)

@@ -200,6 +200,9 @@ def _named_matrix(model: Model, classes: Classes) -> Floats:
     rows = read_rows(
         model.confusion, "confusion matrix", types=truth_types(classes.kind, model.truth)
     )
+    first = rows.column_names[0]
+    if model.truth not in rows.column_names and first in ("", "Unnamed: 0"):
+        rows = rows.rename_columns([model.truth, *rows.column_names[1:]])  # as pandas writes it
     truth = Answers(classes).column(
         column(rows, model.truth, "confusion matrix"), f"column '{model.truth}'"
     )

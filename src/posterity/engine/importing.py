@@ -41,6 +41,10 @@ from posterity.tables.sources import Types, as_numbers, ids_of, truth_types
 from posterity.tables.streams import Piece, Stream
 from posterity.votes import MISSING, Cast
 
+ALREADY = "Nothing to do: this was imported already."
+STRANGE = 0.5
+"""The share of rows whose label is not their most probable class that means another order."""
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -72,7 +76,10 @@ class Imported:
             return self.note
         would = "would be imported" if self.dry_run else "imported"
         told = [f"{self.items:,} items {would} from {self.files:,} files"]
-        told += [str(Registration(**row)) for row in self.registrations]
+        known = [str(Registration(**row)) for row in self.registrations]
+        if self.dry_run:
+            known = [text.replace("is registered", "would be registered", 1) for text in known]
+        told += known
         told += [str(Report(**row)) for row in self.steps]
         return "\n".join(told)
 
@@ -103,7 +110,14 @@ def import_predictions(
     again = context.items is not None and context.items.fence(mark) is not None
     refuse_repeated(read.ids)
     if context.items is not None and not again:
-        refuse_known(context.items, read.ids)
+        try:
+            refuse_known(context.items, read.ids)
+        except InvalidData as error:
+            hint = (
+                "Votes of another model on items that are there are not imported: register it and "
+                "give them to an update."
+            )
+            raise InvalidData(error.message, hint=hint) from None
     requests = [Request.of(s.model.name, "100%", "everything", rule, None, 0) for s in sources]
     checked = [_checked(context, source.model, read, at) for at, source in enumerate(sources)]
     registrations = [asdict(found) for found in checked if found is not None]
@@ -117,7 +131,10 @@ def import_predictions(
         for items in batches():
             if context.items is not None:
                 fitted(items, context.items.table.schema)
-        return Imported(len(read.ids), len(stream.pieces), [], registrations, dry_run=True)
+        note = ALREADY if again and not registrations else ""
+        return Imported(
+            len(read.ids), len(stream.pieces), [], registrations, dry_run=True, note=note
+        )
 
     def ready() -> None:
         for at, source in enumerate(sources):
@@ -138,7 +155,7 @@ def import_predictions(
     publish_labels(context)
     tidy(context)
     done = again and not registrations and made == len(context.headers)
-    note = "Nothing to do: this was imported already." if done else ""
+    note = ALREADY if done else ""
     return Imported(len(read.ids), len(stream.pieces), steps, registrations, note=note)
 
 
@@ -182,6 +199,20 @@ def _step(files: Any, run_id: str, request: Request, cast: Cast, start: int) -> 
     raise CommitConflict("The ledger changes too often; the same import goes on where it stopped.")
 
 
+def _refuse_other_order(source: Source, cast: Cast) -> None:
+    """Labels and probabilities that disagree in many rows: the columns mean other classes."""
+    if source.soft is None or cast.soft is None:
+        return
+    both = (cast.hard != MISSING) & (cast.soft.codes[:, 0] != MISSING)
+    odd = np.flatnonzero(both & (cast.hard != cast.soft.codes[:, 0]))
+    if len(odd) > STRANGE * both.sum():
+        raise InvalidData(
+            f"In {len(odd):,} of {int(both.sum()):,} rows the most probable class of "
+            f"'{source.model.name}' is not its vote in '{source.column}'; first in row {odd[0]}.",
+            hint="Name the model's own classes in the order of its probabilities.",
+        )
+
+
 def _refuse_twice(sources: Sequence[Source]) -> None:
     names = [source.model.name for source in sources]
     if not names:
@@ -208,6 +239,8 @@ class _Votes:
         for source, answers in zip(sources, self._answers, strict=True):
             self._types |= truth_types(answers.kind, source.column)
         self.ids, self.casts = self._read()
+        for source, cast in zip(sources, self.casts, strict=True):
+            _refuse_other_order(source, cast)
 
     def _answers_of(self, source: Source) -> Answers:
         """As registered, but for what the model says anew."""

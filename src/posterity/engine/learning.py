@@ -36,6 +36,7 @@ def labelled_plan(context: Context, request: Request) -> Plan:
         note=(
             f"{request.model} must first vote on its {len(rows):,} labelled items, which tell how "
             "it errs; an update asks for them, or takes them from its file of votes"
+            + ("" if unit is None else f"; cost {unit * len(rows):g}")
         ),
     )
 
@@ -49,9 +50,12 @@ def learn(context: Context, request: Request, evaluate: Evaluate) -> tuple[str, 
     run = Run(context, plan.id)
     file = evaluate(run, plan)
     rows, cast = run.votes()
-    told = complete(context, request.model, rows, cast)
+    told = str(complete(context, request.model, rows, cast))
+    missing = len(np.setdiff1d(plan.rows, rows))
+    if missing:
+        told += f"\n{missing:,} of its {len(plan.rows):,} labelled items have no vote"
     run.drop()
-    return str(told), not (isinstance(file, FromFile) and not file.unplanned)
+    return told, not (isinstance(file, FromFile) and not file.unplanned)
 
 
 def reuse_labelled(run: Run, plan: Plan) -> None:

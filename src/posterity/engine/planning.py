@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -159,6 +158,9 @@ def make_plan(
     eligible[:since] = False
     if only is not None:
         eligible &= np.isin(np.arange(context.rows), only)
+    else:
+        # What the model failed on is tried again when asked for, not again and again.
+        eligible[failed_rows(context, request.model)] = False
     rows = np.arange(context.rows)
     selector, step = parse_selector(request.selector), context.head + 1
     candidates = Candidates(entropy=entropy, rows=rows, step=step, seed=request.seed)
@@ -189,6 +191,12 @@ def make_plan(
         cost=None if unit is None else unit * len(chosen),
         rehearsed=_rehearse(context, request, len(chosen) / max(1, available)),
     )
+
+
+def failed_rows(context: Context, model: str) -> list[int]:
+    """The items a model has failed on in the steps that count."""
+    live = live_updates(context.headers)
+    return sorted({row for step in live if step.model == model for row in step.failed})
 
 
 def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any] | None:
@@ -263,8 +271,8 @@ def load_plan(context: Context, plan_id: str) -> Plan | None:
         return None
     try:
         told = json.loads(context.files.read(path).to_pybytes())
-        kept = context.files.read(f"runs/{plan_id}/rows.parquet").to_pybytes()
-        rows = pq.read_table(io.BytesIO(kept)).column("row").to_numpy()
+        kept = pa.BufferReader(context.files.read(f"runs/{plan_id}/rows.parquet"))
+        rows = pq.read_table(kept).column("row").to_numpy()
     except (ValueError, OSError) as error:
         raise StoreError(f"The plan '{plan_id}' is damaged: {error}.") from None
     request = Request(**told.pop("request"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,8 +85,8 @@ class Run:
         parts = [empty]
         for path in self.batches(kind):
             try:
-                kept = io.BytesIO(self.context.files.read(path).to_pybytes())
-                held = pq.read_table(kept)
+                # Not a Python file: Arrow's threads may outlive the interpreter's lock.
+                held = pq.read_table(pa.BufferReader(self.context.files.read(path)))
                 for name in set(columns) - set(held.column_names):  # of an older version
                     held = held.append_column(name, pa.nulls(held.num_rows, columns[name]))
                 parts.append(held.select(list(columns)).cast(empty.schema))

@@ -15,11 +15,18 @@ from posterity._version import __version__
 from posterity.engine.context import HEAD, Context
 from posterity.engine.deciding import Decided, Part, decide_last
 from posterity.engine.history import ShardHistory
-from posterity.engine.planning import Plan, Request, load_plan, make_plan, save_plan
+from posterity.engine.planning import (
+    Plan,
+    Request,
+    failed_rows,
+    load_plan,
+    make_plan,
+    save_plan,
+)
 from posterity.engine.publishing import publish_labels
 from posterity.engine.runs import Run, all_runs, tidy
 from posterity.engine.steps import UPDATE, Header, live_updates, masked
-from posterity.errors import CommitConflict
+from posterity.errors import CommitConflict, StoreError
 from posterity.rules import parse as parse_rule
 from posterity.tables import softvotes
 from posterity.tables.delta import DataFile
@@ -87,8 +94,9 @@ def find_plan(
     done = [step for step in context.headers if step.request == digest and step.step not in undone]
     if not done or more:
         return make_plan(context, request)
-    if retry and done[-1].failed:
-        return make_plan(context, request, only=done[-1].failed)
+    failed = failed_rows(context, request.model)
+    if retry and failed:
+        return make_plan(context, request, only=failed)
     if done[-1].items < context.rows:
         return make_plan(context, request, since=done[-1].items)
     return None
@@ -163,7 +171,8 @@ def _refuse_moved(context: Context, plan: Plan, rebase: bool) -> None:
 def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> Report:
     """Fold a run's votes shard by shard and make them a step with one commit."""
     rows, votes = run.votes()
-    failed = sorted(set(run.errors()) - set(rows.tolist()))
+    errors = run.errors()
+    failed = sorted(set(errors) - set(rows.tolist()))
     step, live = context.head + 1, live_updates(context.headers)
     fit = context.fit(plan.request.model)
     own = Part(plan.request.model, parse_rule(plan.request.rule), fit)
@@ -184,8 +193,18 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         files.append(write_rows(context, step, shard, start + local, cast, decided))
         totals += _totals(decided)
         folded += len(local)
+    if not folded and failed:
+        run.drop()  # nothing is lost with it: the same command tries again
+        raise StoreError(
+            f"The model '{plan.request.model}' failed on all {len(failed):,} items it was asked "
+            f"about; on {_first_failure(context, failed, errors)}",
+            hint="Nothing was changed. Mend the model and run the same again.",
+        )
     if not folded:
         return nothing(plan.request, "Nothing to do: no vote was obtained.")
+    if failed:
+        told = f"{len(failed):,} items failed; {_first_failure(context, failed, errors)}"
+        note = "\n".join(part for part in (note, told) if part)
     report = Report(
         step,
         plan.id,
@@ -212,6 +231,11 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     )
     commit_step(context, header, files)
     return report
+
+
+def _first_failure(context: Context, failed: Sequence[int], errors: dict[int, str]) -> str:
+    (item,) = context.id_of(pa.array(failed[:1])).to_pylist()
+    return f"{item!r}: {errors[failed[0]].rstrip('.')}."
 
 
 def commit_step(context: Context, header: Header, files: Sequence[DataFile]) -> None:

@@ -18,6 +18,9 @@ SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
 Types = dict[str, pa.DataType]
 """What columns of a CSV file hold: there 01 may be a name or a number, and only we know which."""
 
+CSV_PARSING = pa_csv.ParseOptions(newlines_in_values=True)
+"""Texts have lines; without this they work until a file is long enough to be read in blocks."""
+
 _CSV_TYPES: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
@@ -94,7 +97,12 @@ def _read_file(path: Path, ids: str | None, id_kind: pa.DataType | None, types: 
         rows = built(lambda: pq.read_table(path), str(path))
     elif suffix == ".csv":
         options = csv_options(ids, types)
-        rows = built(lambda: _named(pa_csv.read_csv(path, convert_options=options)), str(path))
+        rows = built(
+            lambda: _named(
+                pa_csv.read_csv(path, parse_options=CSV_PARSING, convert_options=options)
+            ),
+            str(path),
+        )
         rows = rows if id_kind == pa.string() else with_numbers(rows, ids)
         check_csv(rows, str(path))
     else:
@@ -156,4 +164,4 @@ def built(make: Any, name: str) -> Any:
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         # A KeyError puts its message in quotes; it is about a column that is there twice.
         told = str(error.args[0] if isinstance(error, KeyError) else error).splitlines()[0]
-        raise InvalidData(f"'{name}' cannot be read as a table: {told}.") from None
+        raise InvalidData(f"'{name}' cannot be read as a table: {told.rstrip('.')}.") from None

@@ -20,6 +20,7 @@ from posterity.errors import InvalidData
 from posterity.tables.delta import delta_schema
 from posterity.tables.files import LocalFiles, open_files
 from posterity.tables.sources import (
+    CSV_PARSING,
     SUFFIXES,
     Types,
     built,
@@ -151,6 +152,7 @@ class Stream:
             reader = pa_csv.open_csv(
                 file,
                 read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK),
+                parse_options=CSV_PARSING,
                 convert_options=csv_options(ids, types),
             )
             for batch in reader:
