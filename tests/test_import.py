@@ -894,7 +894,7 @@ def test_probabilities_in_another_order_are_noticed(store: Store, world: World) 
     assert list(labels(store).values()) == world.votes["old"].tolist()
 
 
-def test_lines_within_a_cell(store: Store, world: World, tmp_path: Path) -> None:
+def test_lines_within_a_cell(store: Store, tmp_path: Path) -> None:
     """A file long enough to be read in blocks, as texts and mails are."""
     text = '"first line\nsecond, and ""more""\n' + "x" * 200 + '"'
     rows = [f"i{number},{text},cat" for number in range(12_000)]
@@ -906,7 +906,7 @@ def test_lines_within_a_cell(store: Store, world: World, tmp_path: Path) -> None
     assert other.add(path) == 12_000
 
 
-def test_nothing_goes_on_as_if_all_was_well(store: Store, world: World, tmp_path: Path) -> None:
+def test_nothing_goes_on_as_if_all_was_well(store: Store, world: World) -> None:
     store.import_predictions(predictions(world, "old"), {"old": OLD})
     broken = Model("new", labelled=world.labelled_table("new"), predict=lambda _: ["cat"] * 99)
     for _ in range(2):
