@@ -250,17 +250,19 @@ class Store:
                 )
             return None
 
+        asked = 0
         if context.model(request.model).pending:
-            told, more_votes = learning.learn(context, request, evaluate)
+            told, asked, more_votes = learning.learn(context, request, evaluate)
             note = "\n".join(part for part in (note, told) if part)
             if not more_votes or (plan or "").startswith(learning.LABELLED):
-                return updating.nothing(request, f"{note}\nNow plan which items it looks at next.")
+                done = updating.nothing(request, f"{note}\nNow plan which items it looks at next.")
+                return done.after_learning(asked)
             context = self._context()
         if plan is None:
             done = updating.update(
                 context, request, evaluate, more=more, retry=retry_errors, rebase=rebase
             )
-            return done.with_note(note)
+            return done.with_note(note).after_learning(asked)
         made = updating.step_of(context, plan)
         if made is not None:
             return made

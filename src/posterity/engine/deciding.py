@@ -35,6 +35,8 @@ class Decided:
     belief_before: Floats
     belief: Floats
     entropy: Floats
+    best: Codes
+    """The most believed class, whatever the rule made of it."""
 
     @staticmethod
     def joined(parts: Sequence[Decided]) -> Decided:
@@ -42,7 +44,7 @@ class Decided:
         return Decided(
             *(
                 np.concatenate([getattr(part, name) for part in parts])
-                for name in ("before", "after", "belief_before", "belief", "entropy")
+                for name in ("before", "after", "belief_before", "belief", "entropy", "best")
             )
         )
 
@@ -53,6 +55,7 @@ class Decided:
             self.belief_before[rows],
             self.belief[rows],
             self.entropy[rows],
+            self.best[rows],
         )
 
 
@@ -78,10 +81,9 @@ def decide_last(steps: Sequence[Part], votes: Sequence[Cast], stored: Codes) -> 
             majority=majority(_hard(votes, block)),
         )
         after = decide(rule, evidence)
-        labels = stored[block]
-        parts.append(
-            Decided(labels, after, beliefs.of(labels), beliefs.of(after), beliefs.entropy())
-        )
+        labels, best = stored[block], beliefs.most_believed(stored=after)
+        believed = beliefs.of(labels), beliefs.of(after)
+        parts.append(Decided(labels, after, *believed, beliefs.entropy(), best))
     return Decided.joined(parts)[alike]
 
 
@@ -114,7 +116,7 @@ def decide_all(now: Fit, steps: Sequence[Part], votes: Sequence[Cast], items: in
             )
             label[seen] = decide(step.rule, evidence)
             belief[seen], entropy[seen] = beliefs.of(label[seen], seen), beliefs.entropy(seen)
-        parts.append(Decided(label, label, belief, belief, entropy))
+        parts.append(Decided(label, label, belief, belief, entropy, label))
     return Decided.joined(parts)
 
 

@@ -41,10 +41,11 @@ def labelled_plan(context: Context, request: Request) -> Plan:
     )
 
 
-def learn(context: Context, request: Request, evaluate: Evaluate) -> tuple[str, bool]:
+def learn(context: Context, request: Request, evaluate: Evaluate) -> tuple[str, int, bool]:
     """Obtain the votes on the labelled items, each batch durable, and register what they say.
 
-    Returns what they say, and whether there are votes to go on with: a file may hold no others.
+    Returns what they say, how many there are, and whether there are votes to go on with: a file
+    may hold no others.
     """
     plan = labelled_plan(context, request)
     run = Run(context, plan.id)
@@ -55,7 +56,7 @@ def learn(context: Context, request: Request, evaluate: Evaluate) -> tuple[str, 
     if missing:
         told += f"\n{missing:,} of its {len(plan.rows):,} labelled items have no vote"
     run.drop()
-    return told, not (isinstance(file, FromFile) and not file.unplanned)
+    return told, len(rows), not (isinstance(file, FromFile) and not file.unplanned)
 
 
 def reuse_labelled(run: Run, plan: Plan) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,9 @@ class Registration:
     pending: int = 0
     """Labelled items the model must vote on first."""
     warning: str = ""
+    source: str | None = None
+    """Where its votes come from, if the store knows."""
+    cost: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -63,6 +66,10 @@ class Registration:
         if self.interval is not None:
             low, high = (100 * end for end in self.interval)
             told += f" of {self.labelled:,} labelled items (95 %: {low:.1f} to {high:.1f})"
+        if self.source is not None:
+            told += f"; votes from {self.source}"
+        if self.cost is not None:
+            told += f"; cost {self.cost:g} an evaluation"
         return told + (f"\nwarning: {self.warning}" if self.warning else "")
 
 
@@ -344,6 +351,13 @@ def registered(context: Context, name: str) -> Registration:
 
 def registration(context: Context, name: str, evidence: Evidence) -> Registration:
     """What is known now, and a warning where that is little."""
+    found, known = _found(context, name, evidence), context.models.get(name)
+    if known is None:
+        return found
+    return replace(found, source=known.settings["predict"], cost=known.settings["cost"])
+
+
+def _found(context: Context, name: str, evidence: Evidence) -> Registration:
     if evidence.pending:
         return Registration(name, 0, None, None, len(evidence.truth), evidence.note)
     if evidence.matrix is not None or evidence.accuracy is not None:

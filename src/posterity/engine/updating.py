@@ -54,6 +54,10 @@ class Report:
     expected_negative_flips: float
     expected_positive_flips: float
     note: str = ""
+    held_back: int = 0
+    """Items evaluated where another label is believed more, but the rule kept the stored one."""
+    labelled_evaluations: int = 0
+    """Votes asked for on labelled items first, to learn how the model errs."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -63,15 +67,25 @@ class Report:
         """The same with something told before."""
         return replace(self, note="\n".join(part for part in (note, self.note) if part))
 
+    def after_learning(self, asked: int) -> Report:
+        """The same, when votes on labelled items had to be asked for first."""
+        return replace(self, labelled_evaluations=asked)
+
     def __str__(self) -> str:
         if self.step is None:
             return self.note
         failed = f", {self.errors:,} errors" if self.errors else ""
+        held = (
+            f"\n{self.held_back:,} other labels are believed less than another; the rule keeps them"
+            if self.held_back
+            else ""
+        )
         return (
             f"step {self.step}: {self.model} voted on {self.evaluations:,} items{failed}\n"
             f"{self.first_labels:,} first labels, {self.flips:,} flips; as the beliefs have it "
             f"{self.expected_positive_flips:.1f} fixed and "
-            f"{self.expected_negative_flips:.1f} broken" + (f"\n{self.note}" if self.note else "")
+            f"{self.expected_negative_flips:.1f} broken{held}"
+            + (f"\n{self.note}" if self.note else "")
         )
 
 
@@ -178,7 +192,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     own = Part(plan.request.model, parse_rule(plan.request.rule), fit)
     steps = [*parts_of(context, live), own]
     files: list[DataFile] = []
-    totals = np.zeros(4)
+    totals = np.zeros(5)
     folded = 0
     for shard, start, items in context.shards:
         history = ShardHistory.read(context.ledger, shard, start, items)
@@ -216,6 +230,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         expected_negative_flips=float(totals[2]),
         expected_positive_flips=float(totals[3]),
         note=note,
+        held_back=int(totals[4]),
     )
     header = Header(
         step=step,
@@ -284,7 +299,8 @@ def _totals(decided: Decided) -> Any:
     flipped = metrics.flipped(decided.before, decided.after)
     expected = metrics.expected_flips(decided.belief_before[flipped], decided.belief[flipped])
     first = (decided.before == MISSING).sum()
-    return np.array([first, flipped.sum(), expected.negative, expected.positive])
+    held = (decided.after == decided.before) & (decided.best != decided.after)
+    return np.array([first, flipped.sum(), expected.negative, expected.positive, held.sum()])
 
 
 def nothing(request: Request, note: str) -> Report:
