@@ -384,6 +384,9 @@ class Words:
         """Our code for one name of the model; None if it is a mistake."""
         if name is None:
             return NONE
+        coded = type(name) is int and self.own is not None and type(self.own[0]) is str
+        if coded and self.own is not None:  # a place in the list of its own classes
+            return self.code(self.own[name]) if 0 <= name < len(self.own) else None
         if self.own is not None and not _listed(name, self.own):
             return None
         for old, new in self.rename:

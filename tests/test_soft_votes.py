@@ -437,3 +437,49 @@ def test_a_plan_carried_out_with_soft_votes(world: SoftWorld, tmp_path: Path) ->
     assert {row["row"] for row in rows} == set(plan.rows.tolist())
     assert all(len(row["soft_classes"]) <= 3 for row in rows)
     assert store.check() == []
+
+
+def test_a_file_of_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
+    """Made elsewhere, with or without the vote itself, they give what the model itself gives."""
+    sure = world.sure("mid").tolist()
+    votes = {"id": [f"item-{number}" for number in range(60)], "sure": sure}
+    labelled = world.labelled_table("mid")
+    told = []
+    for name, held in (("bare", votes), ("both", votes | {"vote": world.votes["mid"]})):
+        store = small_store(tmp_path / name, world)
+        model = Model("mid", labelled=labelled, soft=3)
+        store.update(model, votes=held, soft="sure", budget="100%", rule="max-belief")
+        assert store.check() == []
+        told.append(beliefs(store))
+    asked = small_store(tmp_path / "asked", world)
+    model = Model(
+        "mid",
+        labelled=labelled,
+        soft=3,
+        predict=lambda batch: world.sure("mid")[batch["number"].to_numpy()],
+    )
+    asked.update(model, budget="100%", rule="max-belief")
+    assert told[0] == told[1] == beliefs(asked)
+    with pytest.raises(InvalidData, match="has no column 'nope'"):
+        asked.update(Model("new", labelled=labelled), votes=votes, soft="nope", budget="50%")
+
+
+def test_codes_in_a_file_need_to_be_explained(world: SoftWorld, tmp_path: Path) -> None:
+    own = ["owl", "fox", "dog", "cat"]
+    codes = [own.index(vote) for vote in world.votes["mid"].tolist()]
+    votes: dict[str, list[Any]] = {"id": [f"item-{n}" for n in range(60)], "vote": codes}
+    labelled = world.labelled_table("mid")
+    store = small_store(tmp_path / "store", world)
+    with pytest.raises(InvalidData, match=r"got int64\. .* list the model's own classes"):
+        store.update(Model("mid", labelled=labelled), votes=votes, budget="100%", rule="replace")
+    explained = Model("explained", labelled=labelled, classes=own)
+    store.update(explained, votes=votes, budget="100%", rule="replace")
+    assert store.labels()["label"].to_pylist() == world.votes["mid"].tolist()
+    votes["vote"][7] = 4
+    with pytest.raises(InvalidData, match=r"unknown classes in 1 rows: \[4\], first in row 7"):
+        store.update(
+            Model("again", labelled=labelled, classes=own),
+            votes=votes,
+            budget="100%",
+            rule="replace",
+        )

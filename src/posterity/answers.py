@@ -94,10 +94,14 @@ class Answers:
                 return np.full(len(plain), MISSING, dtype=np.int32)
             raise InvalidData(f"The {what} must hold class names; got {values.type}.")
         names, codes = self._known(kind)
+        if not names and kind is int and self.own is not None and self._theirs.kind is str:
+            # Only a model that says what its codes stand for may give them in a file.
+            names, codes = list(range(len(self.own))), self._map.codes
         if not names:
             raise InvalidData(
                 f"The {what} must hold classes of type {self.kind.__name__}; got {values.type}.",
-                hint="Names are not converted silently; a class map may rename them.",
+                hint="Names are not converted silently; a class map may rename them. If these are "
+                "codes, list the model's own classes in their order.",
             )
         found = pc.index_in(plain, value_set=pa.array(names, plain.type))
         strange = pc.and_(found.is_null(), plain.is_valid())

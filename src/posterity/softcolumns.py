@@ -119,6 +119,18 @@ class SoftColumns:
         return Cast(hard, replace(soft, hard=hard))
 
 
+def read_soft(text: str, rows: pa.Table, answers: Answers, hard: Codes, what: str) -> Cast:
+    """Soft votes of a file, as a user says where they are."""
+    columns = SoftColumns.parse(text)
+    for name in columns.columns(answers):
+        if name not in rows.column_names:
+            held = ", ".join(rows.column_names)
+            raise InvalidData(f"The {what} has no column '{name}'; it has: {held}.")
+    if answers.soft is None:
+        answers = replace(answers, soft=min(TOP, len(answers.classes)))
+    return columns.read(rows, answers, hard, f"soft votes of the {what}")
+
+
 def _merged(
     codes: Codes, weights: Floats, owner: Rows, items: int, classes: int, keep: int | None
 ) -> SoftVotes:

@@ -213,6 +213,7 @@ class Store:
         plan: str | None = None,
         id: str = "id",  # noqa: A002 the user's word
         vote: str = "vote",
+        soft: str | None = None,
         strict: bool = False,
         keep_unplanned: bool = False,
         batch: int = evaluating.BATCH,
@@ -241,6 +242,7 @@ class Store:
                     votes,
                     id_column=id,
                     vote_column=vote,
+                    soft=soft,
                     strict=strict,
                     keep_unplanned=keep_unplanned,
                 )

@@ -88,6 +88,7 @@ def plan_command(store: str, model: str, out: str | None, as_json: bool, **step:
 @click.option("--votes", metavar="FILE", help="Votes made elsewhere, instead of asking the model.")
 @click.option("--id", "id_column", default="id", show_default=True, help="Its column of ids.")
 @click.option("--vote", default="vote", show_default=True, help="Its column of votes.")
+@click.option("--soft", metavar="COLUMNS", help="Its soft votes, as in `import --help`.")
 @click.option("--strict", is_flag=True, help="Refuse a file that lacks planned items.")
 @click.option("--keep-unplanned", is_flag=True, help="Fold a file's votes on other items too.")
 @click.option("--plan", metavar="ID", help="Carry out exactly this plan.")

@@ -24,6 +24,7 @@ from posterity.errors import (
     Unavailable,
 )
 from posterity.models import Loaded, Predict, answers_of
+from posterity.softcolumns import read_soft
 from posterity.tables.sources import column, ids_of, read_rows, truth_types
 from posterity.votes import MISSING, Cast
 
@@ -178,6 +179,7 @@ def take_votes(
     *,
     id_column: str,
     vote_column: str,
+    soft: str | None = None,
     strict: bool = False,
     keep_unplanned: bool = False,
 ) -> FromFile:
@@ -188,7 +190,10 @@ def take_votes(
     kind = context.id_kind
     rows = read_rows(source, "votes", ids=id_column, id_kind=kind, types=types)
     ids = ids_of(rows, id_column, "file of votes")
-    cast = column(rows, vote_column, "file of votes")
+    if soft is None or vote_column in rows.column_names:
+        hard = column(rows, vote_column, "file of votes")
+    else:
+        hard = pa.chunked_array([pa.nulls(rows.num_rows)])  # the most probable class will do
     repeated = len(ids) - pc.count_distinct(ids).as_py()
     if repeated:
         raise InvalidData(f"The file of votes has {repeated} ids more than once.")
@@ -203,11 +208,12 @@ def take_votes(
         )
     keep = known if keep_unplanned else pc.and_(known, planned)
     kept_rows = numbers.filter(keep).to_numpy()
-    votes = answers.column(cast.filter(keep), "file of votes")
-    if (votes == MISSING).any():
-        raise InvalidData(
-            f"The file of votes has {int((votes == MISSING).sum())} rows without one."
-        )
+    votes = Cast(answers.column(hard.filter(keep), "file of votes"))
+    if soft is not None:
+        votes = read_soft(soft, rows.filter(keep), answers, votes.hard, "file of votes")
+    empty = int((votes.hard == MISSING).sum())
+    if empty:
+        raise InvalidData(f"The file of votes has {empty} rows without one.")
     have, _ = run.votes()
     counted = FromFile(
         folded=len(kept_rows),
@@ -232,5 +238,5 @@ def take_votes(
     new = ~np.isin(kept_rows, have, assume_unique=True)
     if new.any():
         order = np.argsort(kept_rows[new], kind="stable")
-        run.keep_votes(kept_rows[new][order], Cast(votes[new][order]))
+        run.keep_votes(kept_rows[new][order], votes[np.flatnonzero(new)[order]])
     return counted
