@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from posterity._arrays import Floats, Mask, Rows
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.specs import Spec, read_seed
+from posterity.thresholds import Threshold, descending
 from posterity.votes import check_same_length
 
 
@@ -119,12 +120,31 @@ def choose(score: Floats, *, rows: Rows, eligible: Mask, first: Mask, evaluation
     if evaluations < 0:
         raise InvalidParameter.of("evaluations", "a count ≥ 0", evaluations)
     candidates = np.flatnonzero(eligible)
-    scores, hashes = np.asarray(score)[candidates], row_hash(np.asarray(rows)[candidates])
-    if not np.isfinite(scores).all():
+    if not np.isfinite(np.asarray(score)[candidates]).all():
         raise InvalidData("A selector must give finite scores.")
-    later = ~np.asarray(first, dtype=np.bool_)[candidates]
-    order = np.lexsort((hashes, -scores, later))
-    return np.sort(np.asarray(rows)[candidates[order[:evaluations]]])
+    preferred = np.asarray(first, dtype=np.bool_)[candidates]
+    chosen = []
+    for group in (candidates[preferred], candidates[~preferred]):
+        scores, numbers = np.asarray(score)[group], np.asarray(rows)[group]
+        chosen.append(numbers[_highest(scores, numbers, evaluations)])
+        evaluations -= len(chosen[-1])
+    return np.sort(np.concatenate(chosen))
+
+
+def _highest(scores: Floats, rows: Rows, count: int) -> Rows:
+    """Positions of the ``count`` highest scores, or of all; ties go by the hash of the row."""
+    if count >= len(scores):
+        return np.arange(len(scores))
+    if count == 0:
+        return np.zeros(0, dtype=np.int64)
+    keys = descending(scores)
+    last = Threshold.find(lambda: [keys], count)
+    tied = np.flatnonzero(keys == np.uint64(last.key))
+    hashes = row_hash(rows[tied])
+    # A hash belongs to one row only, so that the second threshold leaves no ties.
+    among = Threshold.find(lambda: [hashes], last.equal)
+    below = np.flatnonzero(keys < np.uint64(last.key))
+    return np.concatenate([below, tied[hashes <= np.uint64(among.key)]])
 
 
 def row_hash(rows: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:
