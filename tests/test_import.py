@@ -541,7 +541,7 @@ GOOD = {"id": ["a", "b"], "pred": ["cat", "dog"], "x": [1, 2]}
         ({"id": ["c", "d"], "pred": [True, False], "x": [1, 2]}, "type str; got bool"),
         (
             {"id": ["c", "c"], "pred": ["cat", "dog"], "x": [1, 2]},
-            "1 ids occur more than once: 'c'",
+            "1 ids occur more than once: 'c'; the first in row",
         ),
         (
             {"id": ["c", "a"], "pred": ["cat", "dog"], "x": [1, 2]},

@@ -129,6 +129,8 @@ def classes_command(store: str, append: str | None, weight: float | None, as_jso
     nothing about a new class, until another one votes for it.
     """
     held = Store(store)
+    if append is None and weight is not None:
+        raise InvalidParameter("A weight goes with classes to --append.")
     if append is not None:
         text = append if "," in append or Path(append).is_file() else f"{append},"
         if text != append and (Path(append).suffix or "/" in append):

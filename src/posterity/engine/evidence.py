@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,7 +128,10 @@ def _vote_column(model: Model, rows: pa.Table) -> str | None:
 def _keys(model: Model, rows: pa.Table) -> list[str]:
     keys = [str(key) for key in ids_of(rows, model.key, "labelled data").to_pylist()]
     if len(set(keys)) < len(keys):
-        raise InvalidData(f"The labelled data of '{model.name}' has an item more than once.")
+        twice = next(key for key, count in Counter(keys).items() if count > 1)
+        raise InvalidData(
+            f"The labelled data of '{model.name}' has an item more than once: {twice!r}."
+        )
     return keys
 
 

@@ -108,7 +108,7 @@ def import_predictions(
     digest = read.digest(rule)
     mark = f"posterity.import.{digest}"
     again = context.items is not None and context.items.fence(mark) is not None
-    refuse_repeated(read.ids)
+    refuse_repeated(read.ids, read.where)
     if context.items is not None and not again:
         try:
             refuse_known(context.items, read.ids)
@@ -257,9 +257,11 @@ class _Votes:
         ids: list[tuple[Piece, pa.ChunkedArray]] = []
         casts: list[list[Cast]] = [[] for _ in self._sources]
         place: dict[str, int] = {}
+        self._pieces: list[tuple[Piece, int, int]] = []
         for piece, batch in self._stream.batches(self._used, ids=self._id, types=self._types):
             first = place.get(piece.name, 0)
             place[piece.name] = first + batch.num_rows
+            self._pieces.append((piece, first, batch.num_rows))
             where = f"'{piece.name}' (rows from {first})"
             ids.append((piece, ids_of(batch, self._id, f"file {where}")))
             for at, source in enumerate(self._sources):
@@ -293,6 +295,14 @@ class _Votes:
         if source.soft is None:
             return Cast(hard)
         return source.soft.read(batch, answers, hard, f"soft votes of {where}")
+
+    def where(self, row: int) -> str:
+        """The place of a row among the files."""
+        for piece, first, count in self._pieces:
+            if row < count:
+                return f"row {first + row} of '{piece.name}'"
+            row -= count
+        return f"row {row}"
 
     def digest(self, rule: str) -> str:
         """Names the import by what it holds."""

@@ -176,15 +176,21 @@ def fitted(items: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, names=[field.name for field in wanted])
 
 
-def refuse_repeated(ids: pa.ChunkedArray) -> None:
-    """An id stands for one item."""
+def refuse_repeated(
+    ids: pa.ChunkedArray, where: Callable[[int], str] = lambda row: f"row {row}"
+) -> None:
+    """An id stands for one item; ``where`` names the place of a row for people."""
     if pc.count_distinct(ids).as_py() == len(ids):
         return
     counted = pc.value_counts(ids)
     repeated = counted.filter(pc.greater(counted.field("counts"), 1))
     if len(repeated):
         shown = ", ".join(repr(value) for value in repeated.field("values")[:5].to_pylist())
-        raise InvalidData(f"{len(repeated)} ids occur more than once: {shown}. Nothing was added.")
+        again = pc.indices_nonzero(pc.equal(ids, repeated.field("values")[0]))[:2].to_pylist()
+        raise InvalidData(
+            f"{len(repeated)} ids occur more than once: {shown}; the first in "
+            f"{' and '.join(where(row) for row in again)}. Nothing was added."
+        )
 
 
 def refuse_known(snapshot: Any, ids: pa.ChunkedArray) -> None:

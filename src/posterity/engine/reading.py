@@ -47,8 +47,9 @@ def changes(context: Context, since: int) -> pa.Table:
 
     A label that was changed and changed back in between is not among them; a first label is.
     """
-    if since > context.head:
-        raise InvalidParameter.of("since", f"a step of the store, up to {context.head}", since)
+    if not -1 <= since <= context.head:
+        allowed = f"a step of the store, up to {context.head} (-1: before the first)"
+        raise InvalidParameter.of("since", allowed, since)
     parts = []
     for shard, start, items in context.shards:
         history = ShardHistory.read(context.ledger, shard, start, items)
