@@ -23,6 +23,7 @@ from posterity.cli.inspecting import write_table
 from posterity.engine import importing, items, updating
 from posterity.engine.context import Context
 from posterity.engine.planning import DEFAULT_RULE
+from posterity.engine.predictions import Predictions
 from posterity.errors import (
     CommitConflict,
     InvalidData,
@@ -722,7 +723,7 @@ def test_a_file_that_changes_while_it_is_read(
     file = tmp_path / "x.parquet"
     table = pa.table({"id": [f"i{n}" for n in range(40)], "pred": ["cat"] * 40, "x": range(40)})
     pq.write_table(table, file)
-    stream = importing._Votes.items
+    stream = Predictions.items
 
     def later(*given: Any) -> Any:
         other = {
@@ -737,7 +738,7 @@ def test_a_file_that_changes_while_it_is_read(
             pq.write_table(other[change], file)
         yield from stream(*given)
 
-    monkeypatch.setattr(importing._Votes, "items", later)
+    monkeypatch.setattr(Predictions, "items", later)
     before = files(store.path)
     with pytest.raises(PosterityError, match=r"changed while it was read|no file|cannot"):
         store.import_predictions(file, {"pred": OLD})

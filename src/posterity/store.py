@@ -22,6 +22,7 @@ from posterity.engine import (
     importing,
     learning,
     planning,
+    predictions,
     publishing,
     reading,
     reverting,
@@ -140,7 +141,7 @@ class Store:
         return importing.import_predictions(
             self._context(writing=not dry_run),
             source,
-            importing.sources_of(votes, soft),
+            predictions.sources_of(votes, soft),
             id_column=id,
             payload=payload,
             rule=str(parse_rule(rule)),
