@@ -15,7 +15,9 @@ import pyarrow as pa
 import pytest
 
 from posterity import Model, Store
+from posterity.engine.context import Context
 from posterity.errors import InvalidParameter
+from posterity.tables.files import open_files
 from posterity.tables.layout import FORMAT
 from tests.stores import NAMES, World, contents
 
@@ -173,3 +175,13 @@ def test_any_change_raises_an_older_format(first: Store, change: Callable[[Store
 
 if __name__ == "__main__":
     write_archive()
+
+
+def test_a_format_is_raised_once(tmp_path: Path) -> None:
+    """Whoever comes late must not take classes appended since for those there were at first."""
+    store, _ = opened(ARCHIVES / "format-1.tar.gz", tmp_path)
+    late = Context(open_files(store.path))
+    store.append_classes(["eel"])
+    late.raise_format()
+    assert late.description.classes == 4
+    assert broken(store) == []

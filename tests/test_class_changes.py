@@ -485,3 +485,19 @@ def test_classes_from_a_column(
     assert "has no column 'x'; it has: pred" in err
     _, err = run(capsys, "init", tmp_path / "s", "--classes", "a,b", "--column", "x", code=2)
     assert "a table, to go with --column" in err
+
+
+@pytest.mark.parametrize(
+    "said", [{"accuracy": 0.9}, {"confusion": np.eye(4) * 8 + 1}, {"confusion": np.eye(4)}]
+)
+@pytest.mark.parametrize("estimator", ["full", "diagonal"])
+def test_nothing_is_known_of_a_class_that_came_later(
+    said: dict[str, Any], estimator: str, tmp_path: Path
+) -> None:
+    store = Store.create(tmp_path / "store", classes=NAMES, confusion=estimator)
+    store.register(Model("old", **said))
+    store.append_classes(["eel"])
+    known = Context(open_files(store.path)).fit("old").confusion("old").probabilities
+    np.testing.assert_allclose(known[:, 4], 0.2)
+    np.testing.assert_allclose(known.sum(axis=0), 1)
+    assert (np.diagonal(known)[:4] > 0.4).all()

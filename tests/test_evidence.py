@@ -930,3 +930,29 @@ def test_a_report_says_what_was_held_back_and_what_learning_took(
     kept = [row for row in store.labels().to_pylist() if row["label"] != believed[row["id"]]]
     assert report.held_back == len(kept) > 0
     assert f"{len(kept)} other labels are believed less than another" in str(report)
+
+
+def test_a_model_that_fails_on_all_labelled_items_is_tried_again(
+    store: Store, world: World
+) -> None:
+    store.register(by_id(world, KNOWN, "new"))
+
+    def broken(_: pa.Table) -> Any:
+        raise RuntimeError("no weights")
+
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"failed on all 16 labelled items .*no weights"):
+            store.update(Model("new", predict=broken))
+    assert store.update(Model("new", predict=world.model("new").predict)).step == 1
+
+
+def test_labelled_ids_may_join_later(store: Store, world: World) -> None:
+    """Truth of items that were not there yet says nothing against the truth of those that were."""
+    ids = [f"item-{row}" for row in (*KNOWN, 900)]
+    truth = {"id": ids, "truth": [*world.truth[KNOWN], "cat"]}
+    model = Model("new", labelled=truth, predict=world.model("new").predict)
+    store.update(model, budget="10%")
+    store.add({"id": ["item-900"], "number": [0], "lang": ["de"]})
+    assert store.update(model, budget="10%").evaluations == 0
+    plan = f"labelled-{'0' * 16}-1"
+    assert "is registered" in store.update("new", plan=plan, votes=world.votes_table("new")).note

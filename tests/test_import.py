@@ -548,7 +548,6 @@ GOOD = {"id": ["a", "b"], "pred": ["cat", "dog"], "x": [1, 2]}
             {"id": ["c", "a"], "pred": ["cat", "dog"], "x": [1, 2]},
             "1 ids occur more than once: 'a'",
         ),
-        (pa.table(GOOD).slice(0, 0), r"two.*' holds no rows"),
     ],
 )
 def test_a_bad_file_among_good_ones(
@@ -773,7 +772,11 @@ def test_the_command(tmp_path: Path, world: World, capsys: pytest.CaptureFixture
     run(capsys, "init", store, "--classes", ",".join(NAMES))
     common = [str(tmp_path / "preds-*.parquet"), "--id", "path", "--payload", "lang"]
     common += ["--label", "old", "--model", "old", "--label", "new", "--model", "new"]
-    command = ["import", store, *common, "--accuracy", "0.7"]
+    _, err = run(capsys, "import", store, *common, "--accuracy", "0.7", "--json", code=2)
+    assert "--accuracy tells about one model; got 2" in json.loads(err)["error"]["message"]
+    for name in ("old", "new"):
+        run(capsys, "model", store, name, "--accuracy", "0.7")
+    command = ["import", store, *common]
     before = files(store)
     out, _ = run(capsys, *command, "--dry-run", "--json")
     assert json.loads(out)["items"] == 60
@@ -922,3 +925,31 @@ def test_nothing_goes_on_as_if_all_was_well(store: Store, world: World) -> None:
     others = votes.filter(pa.array([name not in planned for name in votes["id"].to_pylist()]))
     with pytest.raises(InvalidData, match="None of the 55 votes in the file is on a planned item"):
         store.update(world.model("best"), budget=5, votes=others)
+
+
+def test_an_empty_file_among_others(store: Store, world: World, tmp_path: Path) -> None:
+    table = predictions(world, "old")
+    (tmp_path / "parts").mkdir()
+    for at, part in enumerate((table, table.slice(0, 0))):
+        write_table(part, tmp_path / "parts" / f"part-{at}.parquet")
+    store.import_predictions(tmp_path / "parts", {"old": OLD})
+    assert len(store) == 60
+
+
+def test_two_processes_at_the_same_import_keep_the_order(
+    store: Store, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one makes the same steps just before ours, and tidies the votes away."""
+    table, votes = predictions(world, "old", "new"), {"old": OLD, "new": NEW}
+    commit, others = updating.commit_votes, list[bool]()
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        if not others:
+            others.append(True)
+            Store(store.path, store.options).import_predictions(table, votes)
+        return commit(*arguments, **options)
+
+    monkeypatch.setattr(importing, "commit_votes", late)
+    store.import_predictions(table, votes)
+    assert [header.model for header in store.log()] == ["old", "new"]
+    assert store.check() == []

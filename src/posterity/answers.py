@@ -45,13 +45,15 @@ class Answers:
     """How many classes of a soft vote are kept; None: only the vote itself."""
 
     def __post_init__(self) -> None:
-        own = set(self.classes)
-        strange = [new for new in self.rename.values() if not _within(new, self.classes)]
+        ours = set(self.classes)
+        strange = [
+            new
+            for new in self.rename.values()
+            if type(new) is not self.classes.kind or new not in ours
+        ]
         if strange:
             raise InvalidParameter.of("class map", "a map to our classes", strange[0])
-        if self.other is not None and (
-            not _within(self.other, self.classes) or self.other not in own
-        ):
+        if self.other is not None and not _within(self.other, self.classes):
             raise InvalidParameter.of("other", "one of our classes", self.other)
         if self.soft is not None and not 1 <= self.soft <= len(self.classes):
             raise InvalidParameter.of("soft", f"between 1 and {len(self.classes)}", self.soft)
@@ -73,7 +75,8 @@ class Answers:
 
     @cached_property
     def _map(self) -> ClassMap:
-        rename = {old: new for old, new in self.rename.items() if _within(old, self._theirs)}
+        kind, known = self._theirs.kind, set(self._theirs)
+        rename = {k: new for k, new in self.rename.items() if type(k) is kind and k in known}
         return ClassMap.between(self._theirs, self.classes, rename=rename, other=self.other)
 
     def _known(self, kind: type) -> tuple[list[Name], Codes]:

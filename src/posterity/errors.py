@@ -71,6 +71,8 @@ class UnknownName(InvalidParameter):
         There is no selector 'entrpy'; known are: entropy, random. Did you mean 'entropy'?
         """
         names = list(known)
+        if not names:
+            return cls(f"There is no {what} {name!r}; there is none yet.")
         near = difflib.get_close_matches(name, names, n=1)
         shown = ", ".join(names[:20]) + (f", … ({len(names)} in all)" if len(names) > 20 else "")
         hint = f"Did you mean {near[0]!r}?" if near else None

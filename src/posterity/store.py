@@ -245,7 +245,8 @@ class Store:
                     vote_column=vote,
                     soft=soft,
                     strict=strict,
-                    keep_unplanned=keep_unplanned,
+                    # Those on labelled items come first; the rest of the file has its turn later.
+                    keep_unplanned=keep_unplanned and not learning.is_labelled(chosen.id),
                 )
             if predict is not None:
                 evaluating.ask_model(
@@ -257,7 +258,7 @@ class Store:
         if context.model(request.model).pending:
             told, asked, more_votes = learning.learn(context, request, evaluate)
             note = "\n".join(part for part in (note, told) if part)
-            if not more_votes or (plan or "").startswith(learning.LABELLED):
+            if not more_votes or learning.is_labelled(plan):
                 done = updating.nothing(request, f"{note}\nNow plan which items it looks at next.")
                 return done.after_learning(asked)
             context = self._context()
@@ -266,6 +267,8 @@ class Store:
                 context, request, evaluate, more=more, retry=retry_errors, rebase=rebase
             )
             return done.with_note(note).after_learning(asked)
+        if learning.is_labelled(plan):  # asked twice
+            return updating.nothing(request, str(registered(context, request.model)))
         made = updating.step_of(context, plan)
         if made is not None:
             return made

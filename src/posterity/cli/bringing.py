@@ -218,6 +218,13 @@ def import_command(
         raise InvalidParameter(
             f"Each --label needs its --model; got {len(labels)} and {len(models)}."
         )
+    for option in ("vote", "accuracy", "confusion"):
+        if len(models) > 1 and said[option] is not None:
+            flag = "confusion-matrix" if option == "confusion" else option
+            raise InvalidParameter(
+                f"--{flag} tells about one model; got {len(models)}.",
+                hint="Register each with `posterity model` first, or give one wide labelled file.",
+            )
     held = Store(store)
     known = held.status()["models"]
     told = _read_said(held, said | {"key": said["key"] or id_column})

@@ -24,7 +24,6 @@ from posterity.tables.layout import DESCRIPTION, FORMAT, Description, Layout
 
 NEXT_ROW = "posterity.rows"
 HEAD = "posterity.head"
-ARRIVALS = "posterity.models"
 
 _KINDS: dict[str, Callable[[str], Any]] = {
     "str": str,
@@ -187,12 +186,15 @@ class Context:
         """Bring a store of an older format to this one, before the first change made to it."""
         if self.description.format == FORMAT:
             return
+        classes = len(Context(self.files).classes)  # none is appended before the format is raised
         for table in self.layout.fixed:
             table.evolve()
-        raised = replace(self.description, format=FORMAT, classes=len(self.classes))
-        # Last: until then the columns are more than the format promises, never less.
-        self.files.write(DESCRIPTION, raised.to_json())
-        self.description, self.ledger = raised, self.layout.ledger.head()
+        now = Description.read(self.files)
+        if now.format < FORMAT:  # else somebody else was faster, and may have appended since
+            now = replace(now, format=FORMAT, classes=classes)
+            # Last: until then the columns are more than the format promises, never less.
+            self.files.write(DESCRIPTION, now.to_json())
+        self.description, self.ledger = now, self.layout.ledger.head()
         self.headers = read_headers(self.ledger)
         self.forget_models()
 
@@ -208,9 +210,9 @@ class Context:
             raise UnknownName.among("model", name, self.models)
         return self.models[name]
 
-    def id_of(self, rows: pa.Array) -> pa.Array:
-        """The ids of rows, in their order."""
+    def id_of(self, rows: pa.Array, shard: int | None = None) -> pa.Array:
+        """The ids of rows, in their order; of one shard, if that is known."""
         if self.items is None:
             raise StoreError("The store has no items.")
-        table = self.items.read(["row", "id"])
+        table = self.items.read(["row", "id"], shard)
         return table.column("id").take(pc.index_in(rows, value_set=table.column("row")))

@@ -75,7 +75,7 @@ def ask_model(
     have, _ = run.votes()
     failed = run.errors()
     _refuse_errors(failed, max_errors)
-    left = np.setdiff1d(plan.rows, [*have.tolist(), *failed])
+    left = np.setdiff1d(plan.rows, np.concatenate([have, np.array(list(failed), dtype=np.int64)]))
     left = left[~context.removed[left]]
     done = len(plan.rows) - len(left)
     source = _Source(context, plan.request.model, predict)
@@ -106,15 +106,17 @@ class _Source:
 
     def __init__(self, context: Context, model: str, predict: Predict) -> None:
         self._answers = answers_of(context.model(model).settings, context.classes)
+        self._own_named = self._answers.own is None
+        """Nobody said what its classes are, so that it may name them itself."""
         self._predict = Loaded(predict)
 
     def __call__(self, items: pa.Table) -> Cast:
         """One vote an item."""
         given = self._predict(items)
-        answers = self._answers
-        if answers.own is None and self._predict.classes is not None:
-            answers = replace(answers, own=self._predict.classes)
-        return answers.votes(given, items.num_rows)
+        own = self._predict.classes
+        if self._own_named and own != self._answers.own:
+            self._answers = replace(self._answers, own=own)  # once, since it maps all classes
+        return self._answers.votes(given, items.num_rows)
 
 
 def _vote(

@@ -43,13 +43,21 @@ class Registered:
 
     def confusion(self, estimator: str, classes: int) -> Confusion:
         """How it errs among so many classes; of those appended later it is known to say nothing."""
+        known = self._confusion(estimator, classes)
+        then = self.settings.get("classes_then", classes)
+        if then >= classes:
+            return known
+        table = known.probabilities.copy()
+        table[:, then:] = 1 / classes
+        return Confusion(table)
+
+    def _confusion(self, estimator: str, classes: int) -> Confusion:
         accuracy = self.settings.get("accuracy")
         if accuracy is not None:
             return Confusion.from_accuracy(accuracy, classes=classes)
         if self.probabilities is None:
             return Confusion.from_counts(self.count_table(classes), estimator=estimator)
         table = np.full((classes, classes), FLOOR)
-        table[:, self.settings["classes_then"] :] = 1 / classes
         table[tuple(map(list, self.cells))] = self.probabilities
         return Confusion(table / table.sum(axis=0))
 

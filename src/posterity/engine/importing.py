@@ -170,12 +170,15 @@ def _step(files: Any, run_id: str, request: Request, cast: Cast, start: int) -> 
             return made
         plan = Plan(run_id, request, context.head, context.rows, rows, len(rows), {}, None)
         run = Run(context, run_id)
-        run.drop()
-        run.keep_votes(rows, cast[present])
+        # Named by what it holds: votes another process has left there are these votes.
+        if not run.batches("votes"):
+            run.keep_votes(rows, cast[present])
         try:
-            return commit_votes(context, plan, run)
+            report = commit_votes(context, plan, run)
         except CommitConflict:
             continue
+        if report.step is not None:
+            return report  # else another process made the step, and tidied the votes away
     raise CommitConflict("The ledger changes too often; the same import goes on where it stopped.")
 
 

@@ -10,6 +10,7 @@ from posterity.engine.planning import Plan, Request
 from posterity.engine.registering import complete, labelled_rows, labelled_truth, rows_of_keys
 from posterity.engine.runs import Run, all_runs
 from posterity.engine.updating import Evaluate
+from posterity.errors import StoreError
 from posterity.tables import softvotes
 from posterity.votes import MISSING, Cast
 
@@ -41,6 +42,11 @@ def labelled_plan(context: Context, request: Request) -> Plan:
     )
 
 
+def is_labelled(plan_id: str | None) -> bool:
+    """Whether a plan is of labelled items."""
+    return (plan_id or "").startswith(LABELLED)
+
+
 def learn(context: Context, request: Request, evaluate: Evaluate) -> tuple[str, int, bool]:
     """Obtain the votes on the labelled items, each batch durable, and register what they say.
 
@@ -51,6 +57,14 @@ def learn(context: Context, request: Request, evaluate: Evaluate) -> tuple[str, 
     run = Run(context, plan.id)
     file = evaluate(run, plan)
     rows, cast = run.votes()
+    errors = run.errors()
+    if not len(rows) and errors:
+        run.drop()  # nothing is lost with it: the same command tries again
+        raise StoreError(
+            f"The model '{request.model}' failed on all {len(errors):,} labelled items it must "
+            f"vote on first; on one of them: {next(iter(errors.values())).rstrip('.')}.",
+            hint="Nothing was changed. Mend the model and run the same again.",
+        )
     told = str(complete(context, request.model, rows, cast))
     missing = len(np.setdiff1d(plan.rows, rows))
     if missing:

@@ -32,6 +32,7 @@ def flips(context: Context, step: int | None = None) -> pa.Table:
         parts.append(
             _changes(
                 context,
+                shard,
                 start + written.rows[at],
                 before[at],
                 written.label[at],
@@ -58,7 +59,13 @@ def changes(context: Context, since: int) -> pa.Table:
         at = np.flatnonzero(before != now.label)
         parts.append(
             _changes(
-                context, start + at, before[at], now.label[at], now.belief[at], now.changed[at]
+                context,
+                shard,
+                start + at,
+                before[at],
+                now.label[at],
+                now.belief[at],
+                now.changed[at],
             )
         )
     return _joined(context, parts)
@@ -81,7 +88,7 @@ def changes_schema(context: Context) -> pa.Schema:
 
 
 def _changes(
-    context: Context, rows: Rows, old: Codes, new: Codes, belief: Any, step: Codes
+    context: Context, shard: int, rows: Rows, old: Codes, new: Codes, belief: Any, step: Codes
 ) -> pa.Table:
     keep = ~context.removed[rows]
     names = pa.array(context.classes.names)
@@ -90,7 +97,7 @@ def _changes(
     given = pa.array(rows[keep])
     return pa.table(
         {
-            "id": context.id_of(given),
+            "id": context.id_of(given, shard),
             "row": given,
             "old": names.take(pa.array(old[keep], mask=old[keep] < 0)),
             "new": names.take(pa.array(new[keep], mask=new[keep] < 0)),

@@ -67,7 +67,7 @@ class Registration:
             low, high = (100 * end for end in self.interval)
             told += f" of {self.labelled:,} labelled items (95 %: {low:.1f} to {high:.1f})"
         if self.source is not None:
-            told += f"; votes from {self.source}"
+            told += f"; votes from {self.source.partition('?')[0]}"  # people put keys after it
         if self.cost is not None:
             told += f"; cost {self.cost:g} an evaluation"
         return told + (f"\nwarning: {self.warning}" if self.warning else "")
@@ -135,7 +135,7 @@ def _same(context: Context, known: Registered, evidence: Evidence) -> bool:
     left = rows_of_keys(context, keys) >= 0
     listed = zip(keys, truth.tolist(), left.tolist(), strict=True)
     said = dict(zip(evidence.keys or [], evidence.truth.tolist(), strict=True))
-    return said == {key: code for key, code, has in listed if has}
+    return all(said.get(key) == code for key, code, has in listed if has)
 
 
 def _register(context: Context, model: Model, stored: StoredVotes) -> Registration | None:

@@ -215,6 +215,8 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
             hint="Nothing was changed. Mend the model and run the same again.",
         )
     if not folded:
+        if len(rows):
+            run.drop()  # its items are gone, or have votes by now
         return nothing(plan.request, "Nothing to do: no vote was obtained.")
     if failed:
         told = f"{len(failed):,} items failed; {_first_failure(context, failed, errors)}"
