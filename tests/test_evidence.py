@@ -956,3 +956,10 @@ def test_labelled_ids_may_join_later(store: Store, world: World) -> None:
     assert store.update(model, budget="10%").evaluations == 0
     plan = f"labelled-{'0' * 16}-1"
     assert "is registered" in store.update("new", plan=plan, votes=world.votes_table("new")).note
+
+
+def test_a_key_in_a_url_is_not_told(store: Store) -> None:
+    secret = "https://example.org/predict?key=SECRET,column=number"
+    told = store.register(Model("served", accuracy=0.9, predict=secret))
+    assert told.source == "https://example.org/predict"
+    assert "SECRET" not in f"{told} {told.to_dict()} {store.register(Model('served', cost=1.0))}"

@@ -953,3 +953,17 @@ def test_two_processes_at_the_same_import_keep_the_order(
     store.import_predictions(table, votes)
     assert [header.model for header in store.log()] == ["old", "new"]
     assert store.check() == []
+
+
+def test_a_payload_that_changes_its_type_on_the_way(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON has no types of its own: what is nothing at first may be a text later."""
+    monkeypatch.setattr(streams, "CSV_BLOCK", 2**10)
+    rows = [{"id": f"i{n}", "pred": "cat", "x": "late" if n > 300 else None} for n in range(400)]
+    path = tmp_path / "preds.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    before = files(store.path)
+    with pytest.raises(InvalidData, match=r"preds\.jsonl.*changed from null to string in row"):
+        store.import_predictions(path, {"pred": OLD})
+    nothing_imported(store, before)

@@ -67,7 +67,7 @@ class Registration:
             low, high = (100 * end for end in self.interval)
             told += f" of {self.labelled:,} labelled items (95 %: {low:.1f} to {high:.1f})"
         if self.source is not None:
-            told += f"; votes from {self.source.partition('?')[0]}"  # people put keys after it
+            told += f"; votes from {self.source}"
         if self.cost is not None:
             told += f"; cost {self.cost:g} an evaluation"
         return told + (f"\nwarning: {self.warning}" if self.warning else "")
@@ -354,7 +354,10 @@ def registration(context: Context, name: str, evidence: Evidence) -> Registratio
     found, known = _found(context, name, evidence), context.models.get(name)
     if known is None:
         return found
-    return replace(found, source=known.settings["predict"], cost=known.settings["cost"])
+    source = known.settings["predict"]
+    if source is not None and "://" in source:
+        source = source.partition("?")[0]  # people put keys after it
+    return replace(found, source=source, cost=known.settings["cost"])
 
 
 def _found(context: Context, name: str, evidence: Evidence) -> Registration:
