@@ -166,18 +166,16 @@ class Predictions:
         for piece, batch in self._stream.batches(columns, ids=self._id, types=payload):
             known = self.ids.slice(done, batch.num_rows)
             read = batch.column(self._id).cast(pa.string())
+            changed = InvalidData(
+                f"'{piece.name}' changed while it was read; nothing was imported."
+            )
             if not read.equals(known.cast(pa.string())):
-                raise InvalidData(
-                    f"'{piece.name}' changed while it was read; nothing was imported."
-                )
+                raise changed
             kept = {name: batch.column(name) for name in payload}
             try:
                 items = prepared(pa.table({"id": known, **kept})).cast(schema)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise InvalidData(
-                    f"The payload of '{piece.name}' is not of the types it begins with: "
-                    f"{str(error).splitlines()[0].rstrip('.')}. Nothing was imported."
-                ) from None
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                raise changed from None
             yield items
             done += batch.num_rows
             if progress:
