@@ -74,7 +74,7 @@ def _items(context: Context) -> Iterator[str]:
         np.add.at(seen, rows, 1)
     if (seen > 1).any():
         yield f"Row {int(np.flatnonzero(seen > 1)[0])} is given to more than one item."
-    lost = (seen == 0) & ~context.removed
+    lost = (seen == 0) & ~context.removed.among(0, context.rows)
     if lost.any():
         yield f"Row {int(np.flatnonzero(lost)[0])} has no item ({int(lost.sum())} such rows)."
 

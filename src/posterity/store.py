@@ -114,7 +114,7 @@ class Store:
 
     def __len__(self) -> int:
         context = self._context()
-        return context.rows - int(context.removed.sum())
+        return context.rows - len(context.removed)
 
     def add(self, items: Any, *, id: str = "id") -> int:  # noqa: A002 the user's word
         """Add items: Arrow, pandas, Polars, a dict of columns or a file; returns how many."""
@@ -349,7 +349,7 @@ class Store:
         context = self._context()
         return {
             "path": self.path,
-            "items": context.rows - int(context.removed.sum()),
+            "items": context.rows - len(context.removed),
             "classes": len(context.classes),
             "models": list(context.models),
             "step": context.head,

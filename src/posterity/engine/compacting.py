@@ -45,7 +45,7 @@ def compact(context: Context) -> Compacted:
     Items come last: as long as a removed item is among them, a compaction that was cut short
     finds it again and purges it from every other table.
     """
-    gone = np.flatnonzero(context.removed)
+    gone = context.removed.rows
     lost: list[str] = []
     if context.items is not None:
         known = context.items.read(["row", "id"])

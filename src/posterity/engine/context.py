@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from posterity import priors
-from posterity._arrays import Mask
 from posterity.classes import Classes
 from posterity.engine.fits import Fit, Registered
 from posterity.engine.steps import Header, read_headers
+from posterity.engine.tombstones import Tombstones
 from posterity.errors import InvalidData, InvalidParameter, StoreError, UnknownName
 from posterity.tables.delta import Snapshot
 from posterity.tables.files import Files
@@ -78,11 +78,9 @@ class Context:
         return 0 if self.items is None else self.items.fence(NEXT_ROW) or 0
 
     @cached_property
-    def removed(self) -> Mask:
+    def removed(self) -> Tombstones:
         """Which rows are tombstones."""
-        mask = np.zeros(self.rows, dtype=np.bool_)
-        mask[self.layout.removed.head().read().column("row").to_numpy()] = True
-        return mask
+        return Tombstones(self.layout.removed.head().read().column("row").to_numpy())
 
     @cached_property
     def shards(self) -> list[tuple[int, int, int]]:

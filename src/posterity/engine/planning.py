@@ -238,7 +238,7 @@ def _survey(context: Context, request: Request) -> tuple[Floats, Mask, Mask, Any
     """Entropy, eligibility, votes and label of every row, gathered shard by shard."""
     live = live_updates(context.headers)
     prior_entropy = context.fit(request.model).prior_entropy
-    entropy, eligible = np.zeros(context.rows), ~context.removed
+    entropy, eligible = np.zeros(context.rows), ~context.removed.among(0, context.rows)
     voted = np.zeros(context.rows, dtype=np.bool_)
     label = np.zeros(context.rows, dtype=np.int32)
     for shard, start, items in context.shards:

@@ -152,7 +152,11 @@ def beliefs(context: Context, ids: Any = None, *, top: int = 3) -> pa.Table:
     """The most believed classes of items (all by default) and the beliefs in them."""
     if top < 1:
         raise InvalidParameter.of("top", "at least 1", top)
-    rows = np.flatnonzero(~context.removed) if ids is None else find_rows(context, id_array(ids))
+    rows = (
+        np.flatnonzero(~context.removed.among(0, context.rows))
+        if ids is None
+        else find_rows(context, id_array(ids))
+    )
     live = live_updates(context.headers)
     steps, fit = updating.parts_of(context, live), context.fit()
     names = pa.array(context.classes.names)
