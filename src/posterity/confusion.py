@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from posterity._arrays import ArrayLike, Counts, Floats
+from posterity._arrays import ArrayLike, Codes, Counts, Floats
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.votes import MISSING, as_array, check_classes, check_codes, check_same_length
 
@@ -24,24 +24,78 @@ TruthAxis = Literal["columns", "rows"]
 
 
 @dataclass(frozen=True, eq=False)
+class Cells:
+    """How often vote i met truth k: the cells that occurred, each once, by vote and then truth."""
+
+    votes: Codes
+    truths: Codes
+    counts: Counts
+    classes: int
+
+    @classmethod
+    def of(cls, votes: ArrayLike, truths: ArrayLike, counts: ArrayLike, classes: int) -> Cells:
+        """Any cells; those that are named twice are added up, empty ones left out."""
+        flat = np.asarray(votes, np.int64) * classes + np.asarray(truths, np.int64)
+        cell, at = np.unique(flat, return_inverse=True)
+        added = np.zeros(len(cell), dtype=np.int64)
+        np.add.at(added, at, np.asarray(counts, np.int64))
+        cell, added = cell[added > 0], added[added > 0]
+        rows, columns = (cell // classes).astype(np.int32), (cell % classes).astype(np.int32)
+        return cls(rows, columns, added, classes)
+
+    @property
+    def truth_counts(self) -> Counts:
+        """n_k."""
+        totals = np.zeros(self.classes, dtype=np.int64)
+        np.add.at(totals, self.truths, self.counts)
+        return totals
+
+
 class Confusion:
     """A model's confusion as probabilities: row = vote, column = truth, columns sum to one.
+
+    Kept as what it is in nearly every cell of a column, and the cells that differ: a table of
+    classes × classes is made only when somebody asks for it.
 
     >>> Confusion.from_pairs([0, 0, 1, 1], [0, 1, 1, 1], classes=2, estimator="diagonal")
     Confusion(2 classes, mean accuracy 0.625)
     """
 
-    probabilities: Floats
-
-    def __post_init__(self) -> None:
-        table = _square(self.probabilities, "probabilities", "columns")
+    def __init__(self, probabilities: ArrayLike) -> None:
+        table = _square(probabilities, "probabilities", "columns")
         if not np.isfinite(table).all() or (table <= 0).any():
             raise InvalidData(
                 "'probabilities' must be above 0 everywhere.",
                 hint="Confusion.from_matrix takes matrices with zeros.",
             )
         _check_columns(table, "probabilities")
-        object.__setattr__(self, "probabilities", table)
+        common = _most_common(table)
+        votes, truths = np.nonzero(table != common)
+        self._keep(common, votes, truths, table[votes, truths])
+
+    @classmethod
+    def sparse(cls, common: Floats, votes: Codes, truths: Codes, values: Floats) -> Confusion:
+        """Π(i, k) = ``common[k]`` but for the given cells, by vote and then truth."""
+        made = cls.__new__(cls)
+        made._keep(common, votes, truths, values)
+        return made
+
+    def _keep(self, common: Floats, votes: ArrayLike, truths: ArrayLike, values: Floats) -> None:
+        self.common = common
+        """(K,) the probability of any vote that has no cell of its own, given the truth."""
+        self.truths: Codes = np.asarray(truths).astype(np.int32)
+        """The truths of the cells, vote by vote."""
+        self.values = values
+        """The probabilities of the cells."""
+        self.starts: Counts = np.searchsorted(np.asarray(votes), np.arange(len(common) + 1))
+        """(K+1,) where the cells of each vote begin."""
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """π(i, k), as a whole table."""
+        table = np.tile(self.common, (self.classes, 1))
+        table[np.repeat(np.arange(self.classes), np.diff(self.starts)), self.truths] = self.values
+        return table
 
     @cached_property
     def log(self) -> Floats:
@@ -51,12 +105,15 @@ class Confusion:
     @property
     def classes(self) -> int:
         """K."""
-        return len(self.probabilities)
+        return len(self.common)
 
     @property
     def accuracies(self) -> Floats:
         """π(k, k) for each class k."""
-        return np.diagonal(self.probabilities)
+        votes = np.repeat(np.arange(self.classes), np.diff(self.starts))
+        found, own = self.common.copy(), votes == self.truths
+        found[votes[own]] = self.values[own]
+        return found
 
     def __repr__(self) -> str:
         return f"Confusion({self.classes} classes, mean accuracy {self.accuracies.mean():.3g})"
@@ -66,7 +123,20 @@ class Confusion:
         cls, truth: ArrayLike, votes: ArrayLike, *, classes: int | Sized, estimator: str = "full"
     ) -> Confusion:
         """Estimated from a labelled set: the truth and the model's vote of each labelled item."""
-        return cls.from_counts(count(truth, votes, classes=classes), estimator=estimator)
+        number, known, cast = _pairs(truth, votes, classes)
+        return cls.from_cells(
+            Cells.of(cast, known, np.ones(len(cast)), number), estimator=estimator
+        )
+
+    @classmethod
+    def from_cells(cls, cells: Cells, *, estimator: str = "full") -> Confusion:
+        """Estimated from the cells that occurred."""
+        if not len(cells.counts):
+            raise InvalidData(
+                "The labelled set is empty: no item has both a truth and a vote.",
+                hint="Give labelled items, a confusion matrix, or one accuracy.",
+            )
+        return estimate(estimator)(cells)
 
     @classmethod
     def from_counts(
@@ -76,12 +146,9 @@ class Confusion:
         table = _square(counts, "counts", truth)
         if not np.isfinite(table).all() or (table < 0).any() or (table != np.floor(table)).any():
             raise InvalidData("'counts' must be whole numbers ≥ 0.")
-        if table.sum() == 0:
-            raise InvalidData(
-                "The labelled set is empty: no item has both a truth and a vote.",
-                hint="Give labelled items, a confusion matrix, or one accuracy.",
-            )
-        return cls(estimate(estimator)(table.astype(np.int64)))
+        votes, truths = np.nonzero(table)
+        found = Cells.of(votes, truths, table[votes, truths], len(table))
+        return cls.from_cells(found, estimator=estimator)
 
     @classmethod
     def from_matrix(cls, matrix: ArrayLike, *, truth: TruthAxis = "columns") -> Confusion:
@@ -106,7 +173,11 @@ class Confusion:
             raise InvalidParameter.of(
                 "accuracy", f"from 0 to 1, one number or {number} of them", accuracy
             )
-        return cls(_floored(_spread(np.broadcast_to(given.astype(np.float64), number))))
+        right = np.broadcast_to(given.astype(np.float64), number)
+        wrong = np.maximum((1 - right) / (number - 1), FLOOR)
+        right = np.maximum(right, FLOOR)
+        total = right + (number - 1) * wrong
+        return _spread(right / total, wrong / total)
 
 
 def count(truth: ArrayLike, votes: ArrayLike, *, classes: int | Sized) -> Counts:
@@ -116,31 +187,42 @@ def count(truth: ArrayLike, votes: ArrayLike, *, classes: int | Sized) -> Counts
     array([[1, 0],
            [1, 0]])
     """
+    number, known, cast = _pairs(truth, votes, classes)
+    cells = cast.astype(np.int64) * number + known
+    return np.bincount(cells, minlength=number * number).reshape(number, number)
+
+
+def _pairs(truth: ArrayLike, votes: ArrayLike, classes: int | Sized) -> tuple[int, Codes, Codes]:
+    """The number of classes, and truth and vote of the items that have one."""
     number = check_classes(classes)
     known = check_codes(truth, number, "truth", allow_missing=False)
     cast = check_codes(votes, number, "votes")
     check_same_length(truth=len(known), votes=len(cast))
     present = cast != MISSING
-    cells = cast[present].astype(np.int64) * number + known[present]
-    return np.bincount(cells, minlength=number * number).reshape(number, number)
+    return number, known[present], cast[present]
 
 
-def diagonal(counts: Counts) -> Floats:
+def diagonal(cells: Cells) -> Confusion:
     """π(k,k) = (c(k,k)+1)/(n_k+2), errors spread evenly: (1−π(k,k))/(K−1).
 
     The paper's estimator for many classes, smoothed so that 0 and 1 cannot occur; a class never
     seen in the labelled set gets one half.
     """
-    return _spread((np.diagonal(counts) + 1) / (counts.sum(axis=0) + 2))
+    right = np.zeros(cells.classes, dtype=np.int64)
+    own = cells.votes == cells.truths
+    right[cells.votes[own]] = cells.counts[own]
+    accuracies = (right + 1) / (cells.truth_counts + 2)
+    return _spread(accuracies, (1 - accuracies) / (cells.classes - 1))
 
 
-def full(counts: Counts) -> Floats:
+def full(cells: Cells) -> Confusion:
     """Laplace: π(i,k) = (c(i,k)+1)/(n_k+K); a class never seen gets an uninformative column."""
-    smoothed: Floats = (counts + 1) / (counts.sum(axis=0) + len(counts))
-    return smoothed
+    total = cells.truth_counts + cells.classes
+    values = (cells.counts + 1) / total[cells.truths]
+    return Confusion.sparse(1 / total, cells.votes, cells.truths, values)
 
 
-Estimator = Callable[[Counts], Floats]
+Estimator = Callable[[Cells], Confusion]
 
 ESTIMATORS: dict[str, Estimator] = {"diagonal": diagonal, "full": full}
 
@@ -161,11 +243,23 @@ def _check_columns(table: Floats, name: str) -> None:
         )
 
 
-def _spread(accuracies: Floats) -> Floats:
-    classes = len(accuracies)
-    table = np.tile((1 - accuracies) / (classes - 1), (classes, 1))
-    np.fill_diagonal(table, accuracies)
-    return table
+def _spread(right: Floats, wrong: Floats) -> Confusion:
+    """Right with one probability, wrong in every way with another."""
+    each = np.arange(len(right), dtype=np.int32)
+    return Confusion.sparse(np.asarray(wrong), each, each, np.asarray(right))
+
+
+def _most_common(table: Floats) -> Floats:
+    """Of each column the value most of its cells have."""
+    ordered = np.sort(table, axis=0)
+    fresh = np.ones(table.shape, dtype=np.bool_)
+    fresh[1:] = ordered[1:] != ordered[:-1]
+    # The length of the run each cell ends, column by column.
+    place = np.arange(len(table))[:, None]
+    begins = np.maximum.accumulate(np.where(fresh, place, 0), axis=0)
+    longest = (place - begins).argmax(axis=0)
+    common: Floats = ordered[longest, np.arange(len(table))]
+    return common
 
 
 def _floored(table: Floats) -> Floats:

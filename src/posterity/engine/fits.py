@@ -12,7 +12,7 @@ import numpy as np
 from posterity import priors
 from posterity._arrays import Counts, Floats
 from posterity.beliefs import Beliefs
-from posterity.confusion import FLOOR, Confusion
+from posterity.confusion import FLOOR, Cells, Confusion
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,8 @@ class Registered:
         if accuracy is not None:
             return Confusion.from_accuracy(accuracy, classes=classes)
         if self.probabilities is None:
-            return Confusion.from_counts(self.count_table(classes), estimator=estimator)
+            cells = Cells.of(*self.cells, self.counts, classes)
+            return Confusion.from_cells(cells, estimator=estimator)
         table = np.full((classes, classes), FLOOR)
         table[tuple(map(list, self.cells))] = self.probabilities
         return Confusion(table / table.sum(axis=0))
