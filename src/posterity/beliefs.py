@@ -1,20 +1,21 @@
 """Beliefs: the posterior over each item's true class given its votes so far.
 
 The product of likelihoods of the paper (`Träuble et al., 2021
-<https://arxiv.org/abs/2107.01057>`_, equation 2), with dense arrays: one log-joint per item and
-class.
+<https://arxiv.org/abs/2107.01057>`_, equation 2). What is kept of an item is its votes, not a
+number for each class: whatever is asked is computed from them, exactly, by ``products``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from posterity import priors
-from posterity._arrays import ArrayLike, Codes, Floats, Mask, Rows
+from posterity._arrays import ArrayLike, Codes, Floats, Rows
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData, InvalidParameter
+from posterity.products import Folded, Product, Votes
 from posterity.votes import (
     MISSING,
     SoftVotes,
@@ -24,16 +25,13 @@ from posterity.votes import (
     check_same_length,
 )
 
-BLOCK_CELLS = 2**17
-"""Log-joints worked on at a time: 1 MiB, so that a block stays in a core's cache."""
-
 
 class Beliefs:
     """The beliefs of a block of items, built up vote by vote.
 
-    log p_t(k) = log p_{t−1}(k) + log π^t(ŷ^t, k), normalised when read. What is kept is the
-    unnormalised sum in the order of the votes, so folding votes one model at a time, in blocks,
-    or all over again gives the same bits.
+    log p_t(k) = log p_{t−1}(k) + log π^t(ŷ^t, k), normalised when read. All votes of an item are
+    multiplied in the order of the models, so folding them one model at a time, in blocks, or all
+    over again gives the same bits.
 
     >>> from posterity.confusion import Confusion
     >>> beliefs = Beliefs(priors.uniform(3), items=2)
@@ -54,25 +52,34 @@ class Beliefs:
         weights = as_array(prior, "prior")
         if weights.ndim != 1:
             raise InvalidData(f"'prior' must hold a weight a class; got shape {weights.shape}.")
-        checked = priors.given(weights, classes=len(weights))
+        self._prior = priors.given(weights, classes=len(weights))
         if items < 0:
             raise InvalidParameter.of("items", "a count ≥ 0", items)
         self.items = items
-        self.classes = len(checked)
-        self._entropy: Floats = np.zeros(items)
-        self._log_joint = np.tile(priors.log(checked), (items, 1))
-        self._log_total: Floats = np.zeros(items)
-        self._best: Codes = np.zeros(items, dtype=np.int32)
-        self._log_best: Floats = np.zeros(items)
-        self._tied: Mask = np.zeros(items, dtype=np.bool_)
-        self._votes: list[Codes] = []
-        for rows in _blocks(np.arange(items), self.classes):
-            self._summarise(rows, self._log_joint[rows])
+        self.classes = len(self._prior)
+        self._confusions: list[Confusion] = []
+        self._product = Product(self._prior, [])
+        self._hard: Codes = np.full((items, 1), MISSING, dtype=np.int32)
+        self._soft: Rows = np.zeros((0, 0), dtype=np.int64)
+        self._classes: Codes = np.zeros((0, 0), dtype=np.int32)
+        self._weights: Floats = np.zeros((0, 0))
+        self._folded = self._product.fold(self._votes(np.arange(items)))
+
+    @classmethod
+    def from_votes(cls, product: Product, votes: Votes) -> Beliefs:
+        """From all votes at once; the product names the models, in the order of the votes."""
+        made = cls.__new__(cls)
+        made._prior, made._confusions = product.prior, list(product.confusions)
+        made.items, made.classes = len(votes), product.classes
+        made._product, made._hard = product, votes.hard
+        made._soft, made._classes, made._weights = votes.soft, votes.classes, votes.weights
+        made._folded = product.fold(votes)
+        return made
 
     @property
     def votes(self) -> Codes:
         """(T, n): every vote folded so far, in order of arrival; soft votes by their top class."""
-        return np.array(self._votes, dtype=np.int32).reshape(-1, self.items)
+        return self._hard[:, : len(self._confusions)].T.copy()
 
     def fold(
         self, votes: ArrayLike | SoftVotes, confusion: Confusion, *, rows: ArrayLike | None = None
@@ -92,22 +99,41 @@ class Beliefs:
             )
         hard = check_codes(soft.hard if soft else votes, self.classes, "votes")  # type: ignore[arg-type]
         check_same_length(votes=len(hard), rows=len(where))
-        cast = np.full(self.items, MISSING, dtype=np.int32)
-        cast[where] = hard
-        present = np.flatnonzero(hard != MISSING)
-        for block in _blocks(present, self.classes):
-            log_likelihood = (
-                _soft_log(soft[block], confusion) if soft else confusion.log[hard[block]]
-            )
-            log_joint = self._log_joint[where[block]]
-            log_joint += log_likelihood
-            self._log_joint[where[block]] = log_joint
-            self._summarise(where[block], log_joint)
-        self._votes.append(cast)
+        at = len(self._confusions)
+        self._make_room(at)
+        self._hard[where, at] = hard
+        if soft is not None:
+            self._keep_soft(soft, where, at)
+        self._confusions.append(confusion)
+        self._product = Product(self._prior, self._confusions)
+        present = where[hard != MISSING]
+        now = self._product.fold(self._votes(present))
+        for kept, new in zip(vars(self._folded).values(), vars(now).values(), strict=True):
+            kept[present] = new
+
+    def _make_room(self, models: int) -> None:
+        """Item by item: what one item needs lies together."""
+        if models < self._hard.shape[1]:
+            return
+        wider = np.full((self.items, max(1, 2 * models)), MISSING, dtype=np.int32)
+        wider[:, :models] = self._hard[:, :models]
+        self._hard = wider
+        if self._soft.size:
+            places = np.full(wider.shape, MISSING, dtype=np.int64)
+            places[:, :models] = self._soft[:, :models]
+            self._soft = places
+
+    def _keep_soft(self, soft: SoftVotes, where: Rows, at: int) -> None:
+        if not self._soft.size:
+            self._soft = np.full(self._hard.shape, MISSING, dtype=np.int64)
+        present = np.flatnonzero(soft.hard != MISSING)
+        self._soft[where[present], at] = len(self._classes) + np.arange(len(present))
+        self._classes = _stacked(self._classes, soft.codes[present], MISSING)
+        self._weights = _stacked(self._weights, soft.weights[present], 0.0)
 
     def entropy(self, rows: ArrayLike | None = None) -> Floats:
         """S_n = −Σ_k p(k) log p(k), in nats."""
-        return self._entropy[self._at(rows)]
+        return self._folded.entropy[self._at(rows)]
 
     def most_believed(
         self, rows: ArrayLike | None = None, *, stored: ArrayLike | None = None
@@ -118,65 +144,69 @@ class Beliefs:
         most recently, else to the lowest code.
         """
         where = self._at(rows)
-        best = self._best[where]
-        labels = None if stored is None else check_codes(stored, self.classes, "stored")
-        if labels is not None:
+        if stored is None:
+            labels = np.full(len(where), MISSING, dtype=np.int32)
+        else:
+            labels = check_codes(stored, self.classes, "stored")
             check_same_length(stored=len(labels), rows=len(where))
-        for at in np.flatnonzero(self._tied[where]):
-            row = where[at]
-            tied = self._log_joint[row] == self._log_best[row]
-            recent = [int(cast[row]) for cast in reversed(self._votes)]
-            preferred = ([] if labels is None else [int(labels[at])]) + recent
-            best[at] = next((k for k in preferred if k != MISSING and tied[k]), best[at])
-        return best
+        return self._product.prefer(self._votes(where), labels, self._known(where))
 
     def of(self, labels: ArrayLike, rows: ArrayLike | None = None) -> Floats:
         """p(y_n = label_n); 0 where there is no label yet."""
         where = self._at(rows)
         codes = check_codes(labels, self.classes, "labels")
         check_same_length(labels=len(codes), rows=len(where))
-        believed = np.exp(self._log_joint[where, codes] - self._log_total[where])
-        return np.where(codes == MISSING, 0.0, believed)
+        joint = self._product.joints(self._votes(where), codes[:, None])[:, 0]
+        return np.exp(joint - self._folded.log_total[where])
+
+    def of_best(self, rows: ArrayLike | None = None) -> Floats:
+        """p(k̂)."""
+        return self._known(self._at(rows)).belief_best
 
     def probabilities(self, rows: ArrayLike | None = None) -> Floats:
         """(n, K): the beliefs themselves."""
         where = self._at(rows)
-        return np.exp(self._log_joint[where] - self._log_total[where, None])
+        every = np.broadcast_to(np.arange(self.classes, dtype=np.int32), (len(where), self.classes))
+        joints = self._product.joints(self._votes(where), every)
+        joints -= self._folded.log_total[where, None]
+        return np.exp(joints, out=joints)
 
-    def _summarise(self, rows: Rows, log_joint: Floats) -> None:
-        """Entropy, normaliser, best class of a block whose log-joints have changed.
+    def _votes(self, rows: Rows) -> Votes:
+        models = len(self._confusions)
+        soft = self._soft[rows, :models] if self._soft.size else self._soft
+        hard = np.ascontiguousarray(self._hard[rows, :models])
+        return Votes(hard, soft, self._classes, self._weights)
 
-        The best class's own term is kept out of the sum and brought back by log1p: otherwise an
-        entropy below 1e-16 would round to zero and nearly settled items would lose their order.
-        """
-        within = np.arange(len(rows))
-        best = log_joint.argmax(axis=1)
-        log_best = log_joint[within, best]
-        below = log_joint - log_best[:, None]
-        self._tied[rows] = np.count_nonzero(below == 0, axis=1) > 1
-        weight = np.exp(below)
-        weight[within, best] = 0.0
-        rest = weight.sum(axis=1)
-        below *= weight
-        log_rest = np.log1p(rest)
-        self._entropy[rows] = log_rest - below.sum(axis=1) / (1 + rest)
-        self._log_total[rows] = log_best + log_rest
-        self._best[rows] = best
-        self._log_best[rows] = log_best
+    def _known(self, rows: Rows) -> Folded:
+        return Folded(*(kept[rows] for kept in vars(self._folded).values()))
 
     def _at(self, rows: ArrayLike | None) -> Rows:
         return np.arange(self.items) if rows is None else check_rows(rows, self.items)
 
 
-def _soft_log(votes: SoftVotes, confusion: Confusion) -> Floats:
-    """Log Σ_i s_i π(i, k), summed class by class: a matrix product would round by block size."""
-    likelihood = np.zeros((len(votes), confusion.classes))
-    for code, weight in zip(votes.codes.T, votes.weights.T, strict=True):
-        likelihood += weight[:, None] * confusion.probabilities[code]
-    return np.log(likelihood)
+ENTROPY_BITS, BELIEF_BITS = 12, 16
 
 
-def _blocks(rows: Rows, classes: int) -> Iterator[Rows]:
-    size = max(1, BLOCK_CELLS // classes)
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
+def kept(values: Floats, bits: int) -> Floats:
+    """What is kept of an entropy (``ENTROPY_BITS``) or a belief (``BELIEF_BITS``) with an item.
+
+    Single precision, rounded to so many bits after the first: four and five digits. Selection
+    ranks by what is kept, and ties go by the hash of the row.
+
+    >>> kept(np.array([0.123456789, 1e-20]), 12)
+    array([1.23474121e-01, 9.99907744e-21])
+    """
+    plain = np.asarray(values, dtype=np.float32).view(np.uint32)
+    last = np.uint32(1 << (23 - bits))
+    rounded = (plain + (last >> np.uint32(1))) & ~(last - np.uint32(1))
+    found: Floats = rounded.view(np.float32).astype(np.float64)
+    return found
+
+
+def _stacked(one: Any, other: Any, empty: float) -> Any:
+    """Rows below each other; the narrower are filled up."""
+    width = max(one.shape[1], other.shape[1])
+    joined = np.full((len(one) + len(other), width), empty, dtype=other.dtype)
+    joined[: len(one), : one.shape[1]] = one
+    joined[len(one) :, : other.shape[1]] = other
+    return joined

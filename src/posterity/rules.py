@@ -11,6 +11,7 @@ import numpy as np
 
 from posterity._arrays import ArrayLike, Codes, Floats, Rows
 from posterity.beliefs import Beliefs
+from posterity.dense import DenseBeliefs
 from posterity.errors import InvalidParameter, UnknownName
 from posterity.specs import Spec, plain_number
 from posterity.votes import MISSING, as_array, check_codes, check_same_length
@@ -46,7 +47,7 @@ class Evidence:
     @classmethod
     def of(
         cls,
-        beliefs: Beliefs,
+        beliefs: Beliefs | DenseBeliefs,
         *,
         label: ArrayLike,
         vote: ArrayLike,
@@ -62,7 +63,7 @@ class Evidence:
             label=stored,
             vote=check_codes(vote, beliefs.classes, "vote"),
             best=best,
-            belief_best=beliefs.of(best, rows),
+            belief_best=beliefs.of_best(rows),
             belief_label=beliefs.of(stored, rows),
             entropy=beliefs.entropy(rows),
             entropy_before=entropy_before,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posterity._arrays import ArrayLike, Codes, Floats, Mask, Rows
-from posterity.beliefs import Beliefs
+from posterity.beliefs import ENTROPY_BITS, Beliefs, kept
 from posterity.budget import Budget
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData
@@ -75,7 +75,8 @@ def choose(
     """The rows the arriving model should look at: within the budget, unvoted items first."""
     evaluations = budget.evaluations(int(eligible.sum()))
     rows = np.arange(shard.beliefs.items)
-    candidates = Candidates(entropy=shard.beliefs.entropy(), rows=rows, step=step, seed=seed)
+    entropy = kept(shard.beliefs.entropy(), ENTROPY_BITS)  # as a store keeps it with the item
+    candidates = Candidates(entropy=entropy, rows=rows, step=step, seed=seed)
     return choose_highest(
         selector.score(candidates),
         rows=rows,

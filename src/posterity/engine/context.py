@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from posterity import priors
 from posterity.classes import Classes
-from posterity.engine.fits import Fit, Registered
+from posterity.engine.fits import SPARSE, Fit, Registered
 from posterity.engine.steps import Header, read_headers
 from posterity.engine.tombstones import Tombstones
 from posterity.errors import InvalidData, InvalidParameter, StoreError, UnknownName
@@ -120,6 +120,7 @@ class Context:
             self.description.confusion,
             len(self.classes),
             self._prior_now(arriving),
+            SPARSE,
         )
 
     def fit_of(self, header: Header) -> Fit:
@@ -135,16 +136,27 @@ class Context:
             told.get("confusion", self.description.confusion),
             classes,
             None if prior is None else tuple(prior),
+            told.get("kernel"),
         )
 
     def _fit(
-        self, beliefs: str, confusion: str, classes: int, prior: tuple[float, ...] | None
+        self,
+        beliefs: str,
+        confusion: str,
+        classes: int,
+        prior: tuple[float, ...] | None,
+        kernel: str | None,
     ) -> Fit:
         # One object for equal parameters: steps that share it need not fold all votes anew.
-        key = (beliefs, confusion, classes, prior)
+        key = (beliefs, confusion, classes, prior, kernel)
         if key not in self._fits:
             self._fits[key] = Fit(
-                self.models, beliefs=beliefs, confusion=confusion, classes=classes, prior=prior
+                self.models,
+                beliefs=beliefs,
+                confusion=confusion,
+                classes=classes,
+                prior=prior,
+                kernel=kernel,
             )
         return self._fits[key]
 

@@ -9,12 +9,16 @@ import numpy as np
 
 from posterity._arrays import Codes, Floats, Rows
 from posterity.beliefs import Beliefs
+from posterity.dense import DenseBeliefs
 from posterity.engine.fits import Fit
-from posterity.rules import Evidence, Rule, decide
+from posterity.products import Votes
+from posterity.rules import Evidence, MajorityVote, MaxBeliefMinEntropy, Rule, decide
 from posterity.votes import MISSING, Cast, majority
 
-BLOCK_ITEMS = 2**14
-"""Items folded at a time: with a thousand classes 128 MiB of log-joints."""
+BLOCK_ITEMS = 2**18
+"""Items folded at a time, from their votes."""
+DENSE_ITEMS = 2**14
+"""Items at a time where all classes are written out: with a thousand classes 128 MiB."""
 
 
 @dataclass(frozen=True)
@@ -65,26 +69,16 @@ def decide_last(steps: Sequence[Part], votes: Sequence[Cast], stored: Codes) -> 
     ``votes`` are in the order of ``steps``; every item has a vote in the last one. All are folded
     with the last step's fit.
     """
-    first, alike = _distinct(votes, stored)
-    votes, stored = [cast[first] for cast in votes], stored[first]
     fit, rule = steps[-1].fit, steps[-1].rule
     parts = []
-    for block in _blocks(len(stored)):
-        beliefs = _folded(fit, steps[:-1], votes[:-1], block)
-        before = beliefs.entropy()
-        _fold(beliefs, fit, steps[-1], votes[-1][block])
-        evidence = Evidence.of(
-            beliefs,
-            label=stored[block],
-            vote=votes[-1].hard[block],
-            entropy_before=before,
-            majority=majority(_hard(votes, block)),
-        )
+    for block in _blocks(len(stored), fit):
+        beliefs = _believed(fit, steps, votes, block)
+        evidence = _evidence(rule, fit, steps, votes, block, beliefs, stored[block])
         after = decide(rule, evidence)
         labels, best = stored[block], beliefs.most_believed(stored=after)
         believed = beliefs.of(labels), beliefs.of(after)
         parts.append(Decided(labels, after, *believed, beliefs.entropy(), best))
-    return Decided.joined(parts)[alike]
+    return Decided.joined(parts)
 
 
 def decide_all(now: Fit, steps: Sequence[Part], votes: Sequence[Cast], items: int) -> Decided:
@@ -93,31 +87,40 @@ def decide_all(now: Fit, steps: Sequence[Part], votes: Sequence[Cast], items: in
     What is said of an item is what its last vote made of it; ``now`` tells what is believed of an
     item without any.
     """
-    parts = []
-    for block in _blocks(items):
-        label = np.full(len(block), MISSING, dtype=np.int32)
-        belief, entropy = np.zeros(len(block)), np.full(len(block), now.prior_entropy)
-        beliefs, fit = Beliefs(now.prior, 0), None
-        for at, (step, cast) in enumerate(zip(steps, votes, strict=True)):
-            if step.fit is not fit:
-                beliefs, fit = _folded(step.fit, steps[:at], votes[:at], block), step.fit
-            before = beliefs.entropy()
-            _fold(beliefs, fit, step, cast[block])
-            seen = np.flatnonzero(cast.hard[block] != MISSING)
-            if not len(seen):
-                continue
-            evidence = Evidence.of(
-                beliefs,
-                rows=seen,
-                label=label[seen],
-                vote=cast.hard[block[seen]],
-                entropy_before=before[seen],
-                majority=majority(_hard(votes[: at + 1], block[seen])),
-            )
-            label[seen] = decide(step.rule, evidence)
-            belief[seen], entropy[seen] = beliefs.of(label[seen], seen), beliefs.entropy(seen)
-        parts.append(Decided(label, label, belief, belief, entropy, label))
-    return Decided.joined(parts)
+    label = np.full(items, MISSING, dtype=np.int32)
+    belief, entropy = np.zeros(items), np.full(items, now.prior_entropy)
+    for at in range(len(steps)):
+        seen = np.flatnonzero(votes[at].hard != MISSING)
+        so_far = [cast[seen] for cast in votes[: at + 1]]
+        decided = decide_last(steps[: at + 1], so_far, label[seen])
+        label[seen], belief[seen] = decided.after, decided.belief
+        entropy[seen] = decided.entropy
+    return Decided(label, label, belief, belief, entropy, label)
+
+
+def _evidence(
+    rule: Rule,
+    fit: Fit,
+    steps: Sequence[Part],
+    votes: Sequence[Cast],
+    block: Rows,
+    beliefs: Beliefs | DenseBeliefs,
+    stored: Codes,
+) -> Evidence:
+    """What the rule looks at; what only some rules do is not computed for the others."""
+    before = frequent = None
+    if isinstance(rule, MaxBeliefMinEntropy):
+        before = _before(fit, steps, votes, block)
+    if isinstance(rule, MajorityVote):
+        hard = np.array([cast.hard[block] for cast in votes], dtype=np.int32)
+        frequent = majority(hard)
+    return Evidence.of(
+        beliefs,
+        label=stored,
+        vote=votes[-1].hard[block],
+        entropy_before=before,
+        majority=frequent,
+    )
 
 
 def most_believed(
@@ -125,51 +128,67 @@ def most_believed(
 ) -> tuple[Codes, Floats]:
     """The most believed classes of each item and the beliefs in them, highest first."""
     codes, beliefs = [], []
-    for block in _blocks(items):
-        believed = _folded(fit, steps, votes, block).probabilities()
+    for block in _blocks(items, None):
+        believed = _believed(fit, steps, votes, block).probabilities()
         best = np.argsort(-believed, axis=1, kind="stable")[:, :top]
         codes.append(best.astype(np.int32))
         beliefs.append(np.take_along_axis(believed, best, axis=1))
     return np.concatenate(codes), np.concatenate(beliefs)
 
 
-def _folded(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows) -> Beliefs:
-    beliefs = Beliefs(fit.prior, len(block))
+def _believed(
+    fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows
+) -> Beliefs | DenseBeliefs:
+    if fit.kernel is None:
+        return _dense(fit, steps, votes, block)
+    product = fit.product([step.model for step in steps])
+    return Beliefs.from_votes(product, _joined([cast[block] for cast in votes], len(block)))
+
+
+def _before(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows) -> Floats:
+    """The entropies without the last model's votes."""
+    if fit.kernel is None:
+        return _dense(fit, steps[:-1], votes[:-1], block).entropy()
+    # With the same product: a vote that says nothing must not change one bit.
+    product = fit.product([step.model for step in steps])
+    joined = _joined([cast[block] for cast in votes], len(block))
+    return product.fold(joined.without_last()).entropy
+
+
+def _joined(votes: Sequence[Cast], items: int) -> Votes:
+    """The models' votes side by side, item by item."""
+    hard = np.full((items, len(votes)), MISSING, dtype=np.int32)
+    for at, cast in enumerate(votes):
+        hard[:, at] = cast.hard
+    softly = [(at, cast.soft) for at, cast in enumerate(votes) if cast.soft is not None]
+    if not softly:
+        return Votes.only(hard)
+    soft = np.full(hard.shape, MISSING, dtype=np.int64)
+    width = max(each.codes.shape[1] for _, each in softly)
+    classes, weights, begin = [], [], 0
+    for at, each in softly:
+        present = np.flatnonzero(each.hard != MISSING)
+        soft[present, at] = begin + np.arange(len(present))
+        begin += len(present)
+        wider = ((0, 0), (0, width - each.codes.shape[1]))
+        classes.append(np.pad(each.codes[present], wider, constant_values=MISSING))
+        weights.append(np.pad(each.weights[present], wider))
+    return Votes(hard, soft, np.concatenate(classes), np.concatenate(weights))
+
+
+def _dense(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows) -> DenseBeliefs:
+    """As earlier versions folded: vote by vote, hard ones first."""
+    beliefs = DenseBeliefs(fit.prior, len(block))
     for step, cast in zip(steps, votes, strict=True):
-        _fold(beliefs, fit, step, cast[block])
+        confusion, own = fit.confusion(step.model), cast[block]
+        beliefs.fold(own.only_hard, confusion)
+        if own.soft is not None:
+            beliefs.fold(replace(own.soft, classes=fit.classes), confusion)
     return beliefs
 
 
-def _fold(beliefs: Beliefs, fit: Fit, step: Part, cast: Cast) -> None:
-    confusion = fit.confusion(step.model)
-    beliefs.fold(cast.only_hard, confusion)
-    if cast.soft is not None:
-        beliefs.fold(replace(cast.soft, classes=fit.classes), confusion)
-
-
-def _hard(votes: Sequence[Cast], rows: Rows) -> Codes:
-    return np.array([cast.hard[rows] for cast in votes], dtype=np.int32)
-
-
-def _distinct(votes: Sequence[Cast], stored: Codes) -> tuple[Rows, Rows]:
-    """Items with the same label and hard votes are decided alike, so one of them is enough.
-
-    The first item of each kind, and the kind of each item. With a few votes there are far fewer
-    kinds than items; soft votes are nearly all different, and are not compared.
-    """
-    if any(cast.soft is not None for cast in votes):
-        everybody = np.arange(len(stored))
-        return everybody, everybody
-    kinds = stored.astype(np.int64) - MISSING
-    for cast in votes:
-        width = int(cast.hard.max(initial=MISSING)) - MISSING + 1
-        kinds = kinds * width + (cast.hard - MISSING)
-        _, kinds = np.unique(kinds, return_inverse=True)  # small again: no product overflows
-    _, first, alike = np.unique(kinds, return_index=True, return_inverse=True)
-    return first, alike
-
-
-def _blocks(items: int) -> Iterator[Rows]:
+def _blocks(items: int, fit: Fit | None) -> Iterator[Rows]:
+    size = DENSE_ITEMS if fit is None or fit.kernel is None else BLOCK_ITEMS
     # At least one block, so that no items make an empty result and not none.
-    for start in range(0, max(items, 1), BLOCK_ITEMS):
-        yield np.arange(start, min(start + BLOCK_ITEMS, items))
+    for start in range(0, max(items, 1), size):
+        yield np.arange(start, min(start + size, items))

@@ -13,6 +13,7 @@ from posterity import priors
 from posterity._arrays import Counts, Floats
 from posterity.beliefs import Beliefs
 from posterity.confusion import FLOOR, Cells, Confusion
+from posterity.products import Product
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,9 @@ class Registered:
         return Confusion(table / table.sum(axis=0))
 
 
+SPARSE = "sparse"
+
+
 class Fit:
     """The parameters of a belief: estimator, number of classes, prior, and the models' own."""
 
@@ -74,13 +78,17 @@ class Fit:
         confusion: str,
         classes: int,
         prior: tuple[float, ...] | None,
+        kernel: str | None = SPARSE,
     ) -> None:
         self.models = models
+        self.kernel = kernel
+        """The arithmetic of beliefs; None: dense, as earlier versions had it."""
         self.beliefs = beliefs
         self.estimator = confusion
         self.classes = classes
         self._prior = prior
         self._confusions: dict[str, Confusion] = {}
+        self._products: dict[tuple[str, ...], Product] = {}
 
     @cached_property
     def prior(self) -> Floats:
@@ -101,12 +109,21 @@ class Fit:
             self._confusions[model] = known
         return self._confusions[model]
 
+    def product(self, models: Sequence[str]) -> Product:
+        """All these models' votes together, in this order."""
+        names = tuple(models)
+        if names not in self._products:
+            confusions = [self.confusion(name) for name in names]
+            self._products[names] = Product(self.prior, confusions)
+        return self._products[names]
+
     def to_dict(self, models: Sequence[str]) -> dict[str, Any]:
         """As a step's header records it; counts are the models' own, named by digest."""
         return {
             "beliefs": self.beliefs,
             "confusion": self.estimator,
             "classes": self.classes,
+            "kernel": self.kernel,
             "prior": None if self._prior is None else list(self._prior),
             "models": {name: self.models[name].settings["digest"] for name in models},
         }

@@ -12,6 +12,7 @@ import pyarrow as pa
 from posterity import metrics
 from posterity._arrays import Codes, Rows
 from posterity._version import __version__
+from posterity.beliefs import BELIEF_BITS, ENTROPY_BITS, kept
 from posterity.engine.context import HEAD, Context
 from posterity.engine.deciding import Decided, Part, decide_last
 from posterity.engine.history import ShardHistory
@@ -280,8 +281,8 @@ def write_rows(
             "vote": nullable(cast.hard),
             **softvotes.to_columns(cast),
             "label": nullable(decided.after),
-            "belief": pa.array(decided.belief.astype(np.float32)),
-            "entropy": pa.array(decided.entropy),
+            "belief": pa.array(kept(decided.belief, BELIEF_BITS).astype(np.float32)),
+            "entropy": pa.array(kept(decided.entropy, ENTROPY_BITS)),
             "header": pa.nulls(count, pa.string()),
         },
         schema=LEDGER,

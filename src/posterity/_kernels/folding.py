@@ -1,0 +1,340 @@
+"""Fold: belief, entropy and most believed class of each item from all its votes at once.
+
+Only the classes its votes touch are looked at; what all others add up to is known from the set of
+models that voted (``sets``). Where that would lose digits, or leave the range of a float, an item
+is summed over all classes instead: slower, and always safe.
+
+The loops are written out: a call, or a part of an array made inside of them, would count references
+item by item, and take five times as long.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posterity._kernels.policy import compiled
+from posterity._kernels.sets import accumulate, summarise
+
+KEPT = 2.0**-6
+"""The least share of a sum that may be left after subtracting: six of 53 bits are lost at most."""
+RANGE = 600.0
+"""Weights stay within e^±RANGE, well inside what a float holds."""
+
+
+class Cast(NamedTuple):
+    """The votes of a block of items. A vote is the cells it touches."""
+
+    hard: Any
+    """(n, T) codes, −1 where there is no vote; a soft vote by its own code."""
+    soft: Any
+    """(n, T) the place of its soft vote, −1 where it is only hard; of size 0 if all are."""
+    soft_cells: Any
+    """(places, 2) where the cells of each soft vote begin and end."""
+    truths: Any
+    """The classes of the cells: those of the models, then those of the soft votes."""
+    cells: Any
+    """(cells, 2) by what logarithm and ratio they differ from the base."""
+
+
+class Sets(NamedTuple):
+    """The set of models of each item, and what is known of it."""
+
+    of: Any
+    """(n,) its number; of size 0 if sets are as many as items and are not kept."""
+    voters: Any
+    """(D, T+1) how many models, and which; of size 0 where sets are counts of kinds."""
+    masses: Any
+    table: Any
+    """(D, K, 2) logarithm and weight of each class where sets are few; else of size 0."""
+
+
+class Folded(NamedTuple):
+    """What is written for each item."""
+
+    entropy: Any
+    best: Any
+    tied: Any
+    log_best: Any
+    log_total: Any
+
+
+@compiled
+def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> None:
+    """Items ``start`` to ``stop``."""
+    prior, near, starts = terms.prior, terms.near, terms.starts
+    hard, soft, soft_cells = cast.hard, cast.soft, cast.soft_cells
+    truths, cells = cast.truths, cast.cells
+    number_of, members, table = sets.of, sets.voters, sets.table
+    tops, all_sums = sets.masses.top, sets.masses.sums
+    entropy, bests, tied = out.entropy, out.best, out.tied
+    log_best, log_total = out.log_best, out.log_total
+    models, classes = hard.shape[1], len(prior)
+    single = terms.single and not soft.size
+    kept, tabulated = number_of.size > 0, table.size > 0
+    numbered = kept and members.size > 0
+    voters = np.empty(models + 1, np.int64)
+    codes = np.empty(models + 1, np.int64)
+    place = np.full(classes, -1, np.int64)
+    touched = np.empty(classes + 1, np.int64)
+    cell_logs = np.empty(classes + 1)
+    cell_ratios = np.empty(classes + 1)
+    logs = np.empty(classes + 1)
+    weights = np.empty(classes + 1)
+    sums = np.empty(4)
+    number = 0
+    for item in range(start, stop):
+        # Who voted what.
+        votes = 0
+        if kept:
+            number = np.int64(number_of[item])
+        if numbered:
+            votes = np.int64(members[number, 0])
+            for at in range(votes):
+                model = np.int64(members[number, at + 1])
+                voters[at] = model
+                codes[at] = hard[item, model]
+        else:
+            for model in range(models):
+                code = hard[item, model]
+                if code >= 0:
+                    voters[votes] = model
+                    codes[votes] = code
+                    votes += 1
+        # The classes that touches, and by how much.
+        count = 0
+        if single:
+            for vote in range(votes):
+                k = codes[vote]
+                at = 0
+                while at < count and touched[at] != k:
+                    at += 1
+                if at == count:
+                    touched[at] = k
+                    cell_logs[at] = near[voters[vote], k, 2]
+                    cell_ratios[at] = near[voters[vote], k, 3]
+                    count += 1
+                else:
+                    cell_logs[at] += near[voters[vote], k, 2]
+                    cell_ratios[at] *= near[voters[vote], k, 3]
+        else:
+            for vote in range(votes):
+                model = voters[vote]
+                if soft.size and soft[item, model] >= 0:
+                    first = soft_cells[soft[item, model], 0]
+                    last = soft_cells[soft[item, model], 1]
+                else:
+                    first = starts[model, codes[vote]]
+                    last = starts[model, codes[vote] + 1]
+                for cell in range(first, last):
+                    k = truths[cell]
+                    at = place[k]
+                    if at < 0:
+                        place[k] = count
+                        touched[count] = k
+                        cell_logs[count] = cells[cell, 0]
+                        cell_ratios[count] = cells[cell, 1]
+                        count += 1
+                    else:
+                        cell_logs[at] += cells[cell, 0]
+                        cell_ratios[at] *= cells[cell, 1]
+            for at in range(count):
+                place[touched[at]] = -1
+        # What all classes add up to without.
+        if kept:
+            top = np.int64(tops[number])
+            top_log = all_sums[number, 0]
+            others = all_sums[number, 1]
+            product = all_sums[number, 2]
+            top_weight = all_sums[number, 3]
+        else:
+            accumulate(terms, voters, votes, logs[:classes], weights[:classes])
+            top = summarise(logs[:classes], weights[:classes], sums)
+            top_log = sums[0]
+            others = sums[1]
+            product = sums[2]
+            top_weight = sums[3]
+        all_others = others
+        safe = others >= 0.0  # not where it is no number
+        # The touched classes: out of the sums as they were, into them as they are.
+        most = -np.inf
+        best = 0
+        ties = 0
+        top_touched = 0
+        for at in range(count):
+            k = touched[at]
+            if tabulated:
+                log = table[number, k, 0]
+                weight = table[number, k, 1]
+            else:
+                log = prior[k, 0]
+                weight = prior[k, 1]
+                for vote in range(votes):
+                    log += near[voters[vote], k, 0]
+                    weight *= near[voters[vote], k, 1]
+            if k == top:
+                top_touched = 1
+            else:
+                others -= weight
+                product -= weight * (log - top_log)
+            # Else a weight may be zero, or infinite, where their product is neither.
+            safe &= log > -RANGE and -RANGE < cell_logs[at] < RANGE
+            log += cell_logs[at]
+            logs[at] = log
+            weights[at] = weight * cell_ratios[at]
+            if log > most:
+                most = log
+                best = at
+                ties = 1
+            elif log == most:
+                ties += 1
+                if k < touched[best]:
+                    best = at
+        if count - top_touched == classes - 1:
+            others = 0.0  # nothing is left, and not only nearly nothing
+            product = 0.0
+        else:
+            safe &= others >= KEPT * all_others
+        if top_touched:
+            top_weight = 0.0
+            # Else a class that nobody touched may be the best, and nobody knows which.
+            safe &= most > top_log
+        chosen = touched[best] if count else 0
+        level = ties > 1
+        if not safe or not (top_log >= most or -RANGE < most < RANGE):
+            # Sum over all classes, in logarithms.
+            for k in range(classes):
+                if tabulated:
+                    log = table[number, k, 0]
+                else:
+                    log = prior[k, 0]
+                    for vote in range(votes):
+                        log += near[voters[vote], k, 0]
+                logs[k] = log
+            for at in range(count):
+                logs[touched[at]] += cell_logs[at]
+            most = -np.inf
+            for k in range(classes):
+                if logs[k] > most:
+                    most = logs[k]
+                    chosen = k
+            rest = 0.0
+            product = 0.0
+            ties = 0
+            for k in range(classes):
+                below = logs[k] - most
+                ties += below == 0.0
+                weight = np.exp(below)
+                if k != chosen and weight > 0.0:
+                    rest += weight
+                    product += weight * below
+            level = ties > 1
+        elif top_log >= most:
+            # The class that is most believed without any cell stays so. Whether another untouched
+            # class is level with it is for ``prefer`` to find out.
+            rest = others
+            for at in range(count):
+                rest += weights[at]
+                product += weights[at] * (logs[at] - top_log)
+            own = 1.0 / top_weight
+            rest *= own
+            product *= own
+            chosen = top
+            most = top_log
+            level = True
+        else:
+            rest = others + top_weight
+            product += (top_log - most) * rest
+            for at in range(count):
+                if at != best:
+                    rest += weights[at]
+                    product += weights[at] * (logs[at] - most)
+            own = 1.0 / weights[best]
+            rest *= own
+            product *= own
+        # The best class's own term comes back by log1p: otherwise an entropy below 1e-16 would
+        # round to zero and nearly settled items would lose their order.
+        log_rest = np.log1p(rest)
+        entropy[item] = log_rest - product / (1.0 + rest)
+        bests[item] = chosen
+        tied[item] = level
+        log_best[item] = most
+        log_total[item] = most + log_rest
+
+
+@compiled
+def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, logs: Any) -> None:
+    """(n, m) the log-joints of the classes asked for, (n, m); −inf where none is."""
+    prior, near, starts = terms.prior, terms.near, terms.starts
+    hard, soft, soft_cells = cast.hard, cast.soft, cast.soft_cells
+    truths, cells = cast.truths, cast.cells
+    number_of, table = sets.of, sets.table
+    tabulated = table.size > 0
+    for item in range(start, stop):
+        for at in range(asked.shape[1]):
+            k = asked[item, at]
+            if k < 0:
+                logs[item, at] = -np.inf
+                continue
+            if tabulated:
+                log = table[number_of[item], k, 0]
+            else:
+                log = prior[k, 0]
+                for model in range(hard.shape[1]):
+                    if hard[item, model] >= 0:
+                        log += near[model, k, 0]
+            found = False
+            added = 0.0
+            for model in range(hard.shape[1]):
+                code = hard[item, model]
+                if code < 0:
+                    continue
+                if soft.size and soft[item, model] >= 0:
+                    first = soft_cells[soft[item, model], 0]
+                    last = soft_cells[soft[item, model], 1]
+                else:
+                    first = starts[model, code]
+                    last = starts[model, code + 1]
+                for cell in range(first, last):
+                    if truths[cell] == k:
+                        # Begun with the first, and not with zero: as the folding does it.
+                        added = added + cells[cell, 0] if found else cells[cell, 0]
+                        found = True
+            logs[item, at] = log + added if found else log
+
+
+@compiled
+def soften(
+    terms: Any, models: Any, classes: Any, weights: Any, ranges: Any, truths: Any, cells: Any
+) -> None:
+    """Soft votes as cells: log Σ_i s_i π(i, k), relative to the base, where their classes have any.
+
+    ``ranges`` holds where the cells of each begin; where they end is written.
+    """
+    place = np.full(len(terms.prior), -1, np.int64)
+    for one in range(len(models)):
+        model, first = models[one], ranges[one, 0]
+        last = first
+        total = 0.0
+        for at in range(classes.shape[1]):
+            code, weight = classes[one, at], weights[one, at]
+            if code < 0 or weight == 0.0:
+                continue
+            total += weight
+            for cell in range(terms.starts[model, code], terms.starts[model, code + 1]):
+                k = terms.truths[cell]
+                if place[k] < 0:
+                    place[k] = last
+                    truths[last] = k
+                    cells[last, 0] = 0.0
+                    cells[last, 1] = 0.0
+                    last += 1
+                cells[place[k], 0] += weight
+                cells[place[k], 1] += weight * terms.cells[cell, 1]
+        for at in range(first, last):
+            place[truths[at]] = -1
+            ratio = (max(0.0, total - cells[at, 0]) + cells[at, 1]) / total
+            cells[at, 0] = np.log(ratio)
+            cells[at, 1] = ratio
+        ranges[one, 1] = last

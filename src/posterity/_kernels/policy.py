@@ -1,0 +1,47 @@
+"""How kernels are compiled, and how a block of items is spread over threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from numba import njit
+
+# Kept on disk: without it every start of the command line would compile for seconds.
+compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
+"""Plain loops that keep the order of every sum."""
+
+# Without leave to reorder, sums of floats are not vectorised. The order is fixed when the kernel is
+# compiled and depends on the length alone, so that no block or thread changes a result.
+reordered: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc"})
+"""Long sums over classes."""
+
+LEAST_ITEMS = 2**13
+"""Fewer items than this are not worth a thread."""
+
+
+def threads() -> int:
+    """How many threads kernels use: ``POSTERITY_THREADS``, or the cores this process may use."""
+    wanted = os.environ.get("POSTERITY_THREADS", "")
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    # Python threads that let go of the interpreter's lock: no threading layer to require, and
+    # nothing that a later fork could trip over.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def spread(items: int, work: Callable[[int, int], object], *, least: int = LEAST_ITEMS) -> None:
+    """Call ``work(start, stop)`` on ranges that cover all items, on as many threads as allowed."""
+    number = min(threads(), items // least)
+    if number < 2:
+        work(0, items)
+        return
+    # More ranges than threads: items differ in what they cost.
+    size = -(-items // (number * 4))
+    with ThreadPoolExecutor(number) as pool:
+        for done in [
+            pool.submit(work, start, min(start + size, items)) for start in range(0, items, size)
+        ]:
+            done.result()

@@ -1,0 +1,372 @@
+"""Product: a prior and the models that have voted, ready to be multiplied for a block of items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from posterity import _kernels, priors
+from posterity._arrays import Codes, Counts, Floats, Mask, Rows
+from posterity.confusion import Confusion
+
+if TYPE_CHECKING:
+    from posterity._kernels.folding import Cast, Sets
+    from posterity._kernels.sets import Masses, Terms
+
+TABLE_CELLS = 2**20
+"""Sets × classes that are tabulated whole: 16 MiB."""
+MOST_SETS = 2**20
+SOFT_CELLS = 2**21
+"""Cells of soft votes that are written out at a time: 40 MiB."""
+FEW = 2**10
+"""So many sets are always worth a look, however few the items."""
+MOST_BITS = 62
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """The votes on a block of items, item by item."""
+
+    hard: Codes
+    """(n, T) −1 where there is none; a soft vote by its own code."""
+    soft: Rows
+    """(n, T) the place of the soft vote, −1 where a vote is only hard; of size 0 if all are."""
+    classes: Codes
+    """(places, m) of the soft votes; −1 where there are fewer."""
+    weights: Floats
+
+    @classmethod
+    def only(cls, hard: Codes) -> Votes:
+        """Hard votes only."""
+        return cls(hard, *_NOT_SOFT)
+
+    def __len__(self) -> int:
+        return len(self.hard)
+
+    def __getitem__(self, rows: Rows | slice) -> Votes:
+        hard = np.ascontiguousarray(self.hard[rows])
+        soft = self.soft[rows] if self.soft.size else self.soft
+        return Votes(hard, soft, self.classes, self.weights)
+
+    def without_last(self) -> Votes:
+        """The same before the last model voted."""
+        hard = self.hard.copy()
+        hard[:, -1:] = -1
+        return Votes(hard, self.soft, self.classes, self.weights)
+
+
+_NOT_SOFT = (np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int32), np.zeros((0, 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """Where items stand with all their votes."""
+
+    entropy: Floats
+    best: Codes
+    """The most believed class; of exactly tied ones any."""
+    tied: Mask
+    """Whether others may be exactly as likely."""
+    log_best: Floats
+    log_total: Floats
+    """What turns log-joints into logarithms of beliefs."""
+
+    @classmethod
+    def room(cls, items: int) -> Folded:
+        """To be filled."""
+        return cls(
+            np.empty(items),
+            np.empty(items, dtype=np.int32),
+            np.empty(items, dtype=np.bool_),
+            np.empty(items),
+            np.empty(items),
+        )
+
+    @property
+    def belief_best(self) -> Floats:
+        """p(k̂)."""
+        return np.exp(self.log_best - self.log_total)
+
+
+class Product:
+    """p(k) ∝ prior(k) · Π_t π^t(ŷ^t, k), for any of the models' votes.
+
+    What depends on the set of models alone is computed once for each set that occurs, and kept.
+    """
+
+    def __init__(self, prior: Floats, confusions: Sequence[Confusion]) -> None:
+        self.prior, self.confusions = prior, tuple(confusions)
+        self.classes = len(prior)
+        logs = priors.log(prior)
+        logs = logs - logs.max()
+        base = np.array([_relative(one) for one in confusions]).reshape(-1, self.classes)
+        self.terms = _packed(logs, base, confusions)
+        kinds, strides = _kinds(base, self.classes)
+        self._sets = _Numbered(self) if kinds is None else _Tabulated(self, kinds, strides)
+        self._lock = Lock()
+
+    def fold(self, votes: Votes) -> Folded:
+        """Entropy and most believed class of each item."""
+        out = Folded.room(len(votes))
+        filled = _kernels.folding.Folded(*vars(out).values())
+        for block, cast, sets in self._blocks(votes):
+
+            def work(
+                start: int, stop: int, cast: Cast = cast, sets: Sets = sets, at: int = block
+            ) -> None:
+                shifted = _kernels.folding.Folded(*(array[at:] for array in filled))
+                _kernels.folding.fold(self.terms, cast, sets, start, stop, shifted)
+
+            _kernels.policy.spread(len(cast.hard), work)
+        return out
+
+    def prefer(self, votes: Votes, stored: Codes, folded: Folded) -> Codes:
+        """The most believed class; exactly tied: the stored label, else the most recent vote."""
+        best = folded.best.copy()
+        rows = np.flatnonzero(folded.tied)
+        if len(rows):
+            few = votes[rows]
+            preferred = np.concatenate([stored[rows, None], few.hard[:, ::-1]], axis=1)
+            level = self.joints(few, preferred) == folded.log_best[rows, None]
+            first = level.argmax(axis=1)
+            found = level.any(axis=1)
+            best[rows[found]] = preferred[found, first[found]]
+        return best
+
+    def joints(self, votes: Votes, asked: Codes) -> Floats:
+        """(n, m) the log-joints of the classes asked for; −inf where the code is missing."""
+        logs = np.empty(asked.shape)
+        for block, cast, sets in self._blocks(votes):
+
+            def work(
+                start: int, stop: int, cast: Cast = cast, sets: Sets = sets, at: int = block
+            ) -> None:
+                _kernels.folding.joints(self.terms, cast, sets, asked[at:], start, stop, logs[at:])
+
+            _kernels.policy.spread(len(cast.hard), work)
+        return logs
+
+    def _blocks(self, votes: Votes) -> Iterator[tuple[int, Cast, Sets]]:
+        """Where each block begins, its votes and sets; all at once where all votes are hard."""
+        size = len(votes)
+        if votes.soft.size:
+            # As many cells as a soft vote may have, for every vote of an item.
+            widest = int(np.diff(self.terms.starts, axis=1).max(initial=1)) * votes.classes.shape[1]
+            each = max(1, min(self.classes, widest) * votes.hard.shape[1])
+            size = max(1, SOFT_CELLS // each)
+        for start in range(0, max(1, len(votes)), max(1, size)):
+            block = votes[start : start + size]
+            yield start, self._cast(block), self.sets(block)
+
+    def _cast(self, votes: Votes) -> Cast:
+        terms = self.terms
+        if not votes.soft.size:
+            none = np.zeros((0, 2), dtype=np.int64)
+            return _kernels.folding.Cast(votes.hard, votes.soft, none, terms.truths, terms.cells)
+        item, model = np.nonzero((votes.soft >= 0) & (votes.hard >= 0))
+        chosen = votes.soft[item, model]
+        classes, weights = votes.classes[chosen], votes.weights[chosen]
+        counts = np.diff(terms.starts, axis=1)[model[:, None], classes.clip(min=0)]
+        room = np.minimum(np.where(classes >= 0, counts, 0).sum(axis=1), self.classes)
+        ends = len(terms.truths) + np.cumsum(room)
+        ranges = np.stack([ends - room, ends], axis=1)
+        last = int(ends[-1]) if len(ends) else len(terms.truths)
+        truths, cells = np.empty(last, dtype=np.int32), np.empty((last, 2))
+        truths[: len(terms.truths)], cells[: len(terms.truths)] = terms.truths, terms.cells
+        _kernels.folding.soften(terms, model, classes, weights, ranges, truths, cells)
+        places = np.full(votes.soft.shape, -1, dtype=np.int64)
+        places[item, model] = np.arange(len(item))
+        return _kernels.folding.Cast(votes.hard, places, ranges, truths, cells)
+
+    def sets(self, votes: Votes) -> Sets:
+        """The set of models of each item, with what is known of those that occur."""
+        with self._lock:
+            return self._sets.of(votes)
+
+
+class _Tabulated:
+    """Few possible sets: those that occur are tabulated with all their classes.
+
+    Models with the same base need not be told apart, so that a set is how many of each voted.
+    """
+
+    def __init__(self, product: Product, kinds: _Kinds, strides: Counts) -> None:
+        self._product = product
+        self._kinds, self._strides = kinds, strides
+        self._radix = kinds.radix
+        number, classes = int(np.prod(self._radix)), product.classes
+        self._table = np.empty((number, classes, 2))
+        self._masses = _room(number)
+        self._ready = np.zeros(number, dtype=np.bool_)
+
+    def of(self, votes: Votes) -> Sets:
+        of = np.empty(len(votes), dtype=np.int32)
+        _kernels.policy.spread(
+            len(votes),
+            lambda start, stop: _kernels.sets.count_kinds(
+                votes.hard, self._strides, start, stop, of
+            ),
+        )
+        occurs = np.zeros(len(self._ready), dtype=np.bool_)
+        occurs[of] = True
+        prior = self._product.terms.prior
+        for one in np.flatnonzero(occurs & ~self._ready):
+            counts = np.array(np.unravel_index(one, self._radix[::-1]))[::-1].astype(np.int64)
+            _kernels.sets.tabulate(
+                prior, self._kinds.logs, counts, self._table, self._masses, int(one)
+            )
+            self._ready[one] = True
+        return _kernels.folding.Sets(
+            of, np.empty((0, 0), dtype=np.int16), self._masses, self._table
+        )
+
+
+class _Numbered:
+    """Many possible sets: those that occur are numbered, unless they are as many as items."""
+
+    def __init__(self, product: Product) -> None:
+        self._product = product
+        self._models = len(product.terms.logs)
+        self._given_up = self._models > MOST_BITS
+        self._grow(FEW)
+        self._number = 0
+
+    def _grow(self, room: int) -> None:
+        """Make room for more sets; their numbers stay."""
+        have = getattr(self, "_number", 0)
+        known, voters = np.zeros(room, np.int64), np.zeros((room, self._models + 1), np.int16)
+        masses = _room(room)
+        if have:
+            known[:have], voters[:have] = self._known[:have], self._voters[:have]
+            masses.top[:have] = self._masses.top[:have]
+            masses.sums[:have] = self._masses.sums[:have]
+        self._known, self._voters, self._masses = known, voters, masses
+        self._slots = np.full(1 << int(2 * room - 1).bit_length(), -1, dtype=np.int32)
+        if have:
+            again = np.empty(have, dtype=np.int32)
+            _kernels.sets.number_keys(
+                known[:have], self._slots, np.zeros_like(known), 0, have, again
+            )
+
+    def of(self, votes: Votes) -> Sets:
+        none = _kernels.folding.Sets(
+            np.empty(0, dtype=np.int32), self._voters[:0], self._masses, _NO_TABLE
+        )
+        if self._given_up:
+            return none
+        keys = np.empty(len(votes), dtype=np.int64)
+        _kernels.policy.spread(
+            len(votes),
+            lambda start, stop: _kernels.sets.pack_keys(votes.hard, start, stop, keys),
+        )
+        limit = min(MOST_SETS, self._number + max(FEW, len(votes) // 8))
+        if limit > len(self._known):
+            self._grow(limit)
+        of = np.empty(len(votes), dtype=np.int32)
+        number, reached = _kernels.sets.number_keys(
+            keys, self._slots, self._known, self._number, limit, of
+        )
+        if reached < len(votes):
+            # As many sets as items: it costs less to sum over the classes of each item.
+            self._given_up = True
+            return none
+        first, self._number = self._number, number
+        if number > first:
+            bits = (self._known[first:number, None] >> np.arange(self._models)) & 1
+            counts = bits.sum(axis=1)
+            self._voters[first:number, 0] = counts
+            order = np.argsort(1 - bits, axis=1, kind="stable")
+            self._voters[first:number, 1:] = order
+            _kernels.policy.spread(
+                number - first,
+                lambda start, stop: _kernels.sets.fill(
+                    self._product.terms, self._voters, self._masses, first + start, first + stop
+                ),
+                least=64,
+            )
+        return _kernels.folding.Sets(of, self._voters, self._masses, _NO_TABLE)
+
+
+_NO_TABLE: Floats = np.empty((0, 0, 0))
+
+
+def _room(sets: int) -> Masses:
+    return _kernels.sets.Masses(np.empty(sets, dtype=np.int32), np.empty((sets, 4)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Kinds:
+    """Models by their base: those with the same need not be told apart."""
+
+    logs: Floats
+    """(kinds, K)."""
+    radix: Counts
+    """How many of each may have voted, and one more for none."""
+
+
+def _kinds(base: Floats, classes: int) -> tuple[_Kinds | None, Counts]:
+    """The kinds of models where all their sets can be tabulated, and each model's place value."""
+    found: dict[bytes, int] = {}
+    # A base that is the same for all classes changes nothing.
+    flat = ~base.any(axis=1)
+    of = np.array(
+        [
+            -1 if flat[at] else found.setdefault(row.tobytes(), len(found))
+            for at, row in enumerate(base)
+        ],
+        dtype=np.int64,
+    )
+    radix = np.array([1 + int((of == kind).sum()) for kind in range(len(found))], dtype=np.int64)
+    number = 1
+    for places in radix.tolist():
+        number *= places
+    if number * classes > TABLE_CELLS:
+        return None, radix
+    values = np.concatenate([[1], np.cumprod(radix)]).astype(np.int64)
+    strides = np.where(of < 0, 0, values[of.clip(min=0)]) if len(of) else of
+    logs = np.array([base[int(np.flatnonzero(of == kind)[0])] for kind in range(len(found))])
+    return _Kinds(logs.reshape(-1, classes), radix), strides
+
+
+def _relative(confusion: Confusion) -> Floats:
+    logs = np.log(confusion.common)
+    return logs - logs.max()
+
+
+def _packed(prior: Floats, base: Floats, confusions: Sequence[Confusion]) -> Terms:
+    classes, models = len(prior), len(confusions)
+    starts = np.zeros((models, classes + 1), dtype=np.int64)
+    begin = 0
+    for at, one in enumerate(confusions):
+        starts[at] = one.starts + begin
+        begin += len(one.values)
+    truths = np.concatenate([np.zeros(0, np.int32), *(one.truths for one in confusions)])
+    ratios = [one.values / one.common[one.truths] for one in confusions]
+    logs = [np.log(one.values) - np.log(one.common[one.truths]) for one in confusions]
+    cells = np.stack([np.concatenate([np.zeros(0), *each]) for each in (logs, ratios)], axis=-1)
+    each = np.arange(classes)
+    single = all(
+        len(one.truths) == classes
+        and (one.truths == each).all()
+        and (one.starts[:-1] == each).all()
+        for one in confusions
+    )
+    near = np.zeros((models, classes, 4))
+    near[..., 0], near[..., 1] = base, np.exp(base)
+    if single:
+        near[..., 2:] = cells.reshape(models, classes, 2)
+    weight = np.exp(prior)
+    return _kernels.sets.Terms(
+        np.stack([prior, weight], axis=-1),
+        base,
+        np.exp(base),
+        near,
+        starts,
+        truths,
+        np.ascontiguousarray(cells),
+        single,
+    )
