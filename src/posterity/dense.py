@@ -70,7 +70,7 @@ class DenseBeliefs:
             row = where[at]
             tied = self._log_joint[row] == self._log_best[row]
             recent = [int(cast[row]) for cast in reversed(self._votes)]
-            preferred = ([] if stored is None else [int(stored[at])]) + recent
+            preferred = ([] if stored is None else [int(np.asarray(stored)[at])]) + recent
             best[at] = next((k for k in preferred if k != MISSING and tied[k]), best[at])
         return best
 

@@ -10,21 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posterity import _kernels, priors
-from posterity._arrays import Codes, Counts, Floats, Mask, Rows
+from posterity._arrays import Codes, Floats, Mask, Rows
 from posterity.confusion import Confusion
+from posterity.modelsets import model_sets
 
 if TYPE_CHECKING:
     from posterity._kernels.folding import Cast, Sets
-    from posterity._kernels.sets import Masses, Terms
+    from posterity._kernels.sets import Terms
 
-TABLE_CELLS = 2**20
-"""Sets × classes that are tabulated whole: 16 MiB."""
-MOST_SETS = 2**20
 SOFT_CELLS = 2**21
 """Cells of soft votes that are written out at a time: 40 MiB."""
-FEW = 2**10
-"""So many sets are always worth a look, however few the items."""
-MOST_BITS = 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +100,7 @@ class Product:
         logs = logs - logs.max()
         base = np.array([_relative(one) for one in confusions]).reshape(-1, self.classes)
         self.terms = _packed(logs, base, confusions)
-        kinds, strides = _kinds(base, self.classes)
-        self._sets = _Numbered(self) if kinds is None else _Tabulated(self, kinds, strides)
+        self._sets = model_sets(self.terms)
         self._lock = Lock()
 
     def fold(self, votes: Votes) -> Folded:
@@ -185,156 +179,13 @@ class Product:
     def sets(self, votes: Votes) -> Sets:
         """The set of models of each item, with what is known of those that occur."""
         with self._lock:
-            return self._sets.of(votes)
-
-
-class _Tabulated:
-    """Few possible sets: those that occur are tabulated with all their classes.
-
-    Models with the same base need not be told apart, so that a set is how many of each voted.
-    """
-
-    def __init__(self, product: Product, kinds: _Kinds, strides: Counts) -> None:
-        self._product = product
-        self._kinds, self._strides = kinds, strides
-        self._radix = kinds.radix
-        number, classes = int(np.prod(self._radix)), product.classes
-        self._table = np.empty((number, classes, 2))
-        self._masses = _room(number)
-        self._ready = np.zeros(number, dtype=np.bool_)
-
-    def of(self, votes: Votes) -> Sets:
-        of = np.empty(len(votes), dtype=np.int32)
-        _kernels.policy.spread(
-            len(votes),
-            lambda start, stop: _kernels.sets.count_kinds(
-                votes.hard, self._strides, start, stop, of
-            ),
-        )
-        occurs = np.zeros(len(self._ready), dtype=np.bool_)
-        occurs[of] = True
-        prior = self._product.terms.prior
-        for one in np.flatnonzero(occurs & ~self._ready):
-            counts = np.array(np.unravel_index(one, self._radix[::-1]))[::-1].astype(np.int64)
-            _kernels.sets.tabulate(
-                prior, self._kinds.logs, counts, self._table, self._masses, int(one)
-            )
-            self._ready[one] = True
-        return _kernels.folding.Sets(
-            of, np.empty((0, 0), dtype=np.int16), self._masses, self._table
-        )
-
-
-class _Numbered:
-    """Many possible sets: those that occur are numbered, unless they are as many as items."""
-
-    def __init__(self, product: Product) -> None:
-        self._product = product
-        self._models = len(product.terms.logs)
-        self._given_up = self._models > MOST_BITS
-        self._grow(FEW)
-        self._number = 0
-
-    def _grow(self, room: int) -> None:
-        """Make room for more sets; their numbers stay."""
-        have = getattr(self, "_number", 0)
-        known, voters = np.zeros(room, np.int64), np.zeros((room, self._models + 1), np.int16)
-        masses = _room(room)
-        if have:
-            known[:have], voters[:have] = self._known[:have], self._voters[:have]
-            masses.top[:have] = self._masses.top[:have]
-            masses.sums[:have] = self._masses.sums[:have]
-        self._known, self._voters, self._masses = known, voters, masses
-        self._slots = np.full(1 << int(2 * room - 1).bit_length(), -1, dtype=np.int32)
-        if have:
-            again = np.empty(have, dtype=np.int32)
-            _kernels.sets.number_keys(
-                known[:have], self._slots, np.zeros_like(known), 0, have, again
-            )
-
-    def of(self, votes: Votes) -> Sets:
-        none = _kernels.folding.Sets(
-            np.empty(0, dtype=np.int32), self._voters[:0], self._masses, _NO_TABLE
-        )
-        if self._given_up:
-            return none
-        keys = np.empty(len(votes), dtype=np.int64)
-        _kernels.policy.spread(
-            len(votes),
-            lambda start, stop: _kernels.sets.pack_keys(votes.hard, start, stop, keys),
-        )
-        limit = min(MOST_SETS, self._number + max(FEW, len(votes) // 8))
-        if limit > len(self._known):
-            self._grow(limit)
-        of = np.empty(len(votes), dtype=np.int32)
-        number, reached = _kernels.sets.number_keys(
-            keys, self._slots, self._known, self._number, limit, of
-        )
-        if reached < len(votes):
-            # As many sets as items: it costs less to sum over the classes of each item.
-            self._given_up = True
-            return none
-        first, self._number = self._number, number
-        if number > first:
-            bits = (self._known[first:number, None] >> np.arange(self._models)) & 1
-            counts = bits.sum(axis=1)
-            self._voters[first:number, 0] = counts
-            order = np.argsort(1 - bits, axis=1, kind="stable")
-            self._voters[first:number, 1:] = order
-            _kernels.policy.spread(
-                number - first,
-                lambda start, stop: _kernels.sets.fill(
-                    self._product.terms, self._voters, self._masses, first + start, first + stop
-                ),
-                least=64,
-            )
-        return _kernels.folding.Sets(of, self._voters, self._masses, _NO_TABLE)
-
-
-_NO_TABLE: Floats = np.empty((0, 0, 0))
-
-
-def _room(sets: int) -> Masses:
-    return _kernels.sets.Masses(np.empty(sets, dtype=np.int32), np.empty((sets, 4)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Kinds:
-    """Models by their base: those with the same need not be told apart."""
-
-    logs: Floats
-    """(kinds, K)."""
-    radix: Counts
-    """How many of each may have voted, and one more for none."""
-
-
-def _kinds(base: Floats, classes: int) -> tuple[_Kinds | None, Counts]:
-    """The kinds of models where all their sets can be tabulated, and each model's place value."""
-    found: dict[bytes, int] = {}
-    # A base that is the same for all classes changes nothing.
-    flat = ~base.any(axis=1)
-    of = np.array(
-        [
-            -1 if flat[at] else found.setdefault(row.tobytes(), len(found))
-            for at, row in enumerate(base)
-        ],
-        dtype=np.int64,
-    )
-    radix = np.array([1 + int((of == kind).sum()) for kind in range(len(found))], dtype=np.int64)
-    number = 1
-    for places in radix.tolist():
-        number *= places
-    if number * classes > TABLE_CELLS:
-        return None, radix
-    values = np.concatenate([[1], np.cumprod(radix)]).astype(np.int64)
-    strides = np.where(of < 0, 0, values[of.clip(min=0)]) if len(of) else of
-    logs = np.array([base[int(np.flatnonzero(of == kind)[0])] for kind in range(len(found))])
-    return _Kinds(logs.reshape(-1, classes), radix), strides
+            return self._sets.of(votes.hard)
 
 
 def _relative(confusion: Confusion) -> Floats:
-    logs = np.log(confusion.common)
-    return logs - logs.max()
+    logs: Floats = np.log(confusion.common)
+    relative: Floats = logs - logs.max()
+    return relative
 
 
 def _packed(prior: Floats, base: Floats, confusions: Sequence[Confusion]) -> Terms:

@@ -83,18 +83,17 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
     logs = np.empty(classes + 1)
     weights = np.empty(classes + 1)
     sums = np.empty(4)
-    number = 0
+    number: Any = 0
     for item in range(start, stop):
         # Who voted what.
-        votes = 0
+        votes: Any = 0
         if kept:
             number = np.int64(number_of[item])
         if numbered:
             votes = np.int64(members[number, 0])
             for at in range(votes):
-                model = np.int64(members[number, at + 1])
-                voters[at] = model
-                codes[at] = hard[item, model]
+                voters[at] = members[number, at + 1]
+                codes[at] = hard[item, voters[at]]
         else:
             for model in range(models):
                 code = hard[item, model]
@@ -143,7 +142,7 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
                 place[touched[at]] = -1
         # What all classes add up to without.
         if kept:
-            top = np.int64(tops[number])
+            top: Any = np.int64(tops[number])
             top_log = all_sums[number, 0]
             others = all_sums[number, 1]
             product = all_sums[number, 2]

@@ -5,18 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from numba import njit
 
-# Kept on disk: without it every start of the command line would compile for seconds.
-compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
-"""Plain loops that keep the order of every sum."""
+_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 
-# Without leave to reorder, sums of floats are not vectorised. The order is fixed when the kernel is
-# compiled and depends on the length alone, so that no block or thread changes a result.
-reordered: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc"})
-"""Long sums over classes."""
+
+def compiled(kernel: _Kernel) -> _Kernel:
+    """Plain loops that keep the order of every sum."""
+    # Kept on disk: without it every start of the command line would compile for seconds.
+    return cast(_Kernel, njit(cache=True, nogil=True, error_model="numpy")(kernel))
+
+
+def reordered(kernel: _Kernel) -> _Kernel:
+    """Long sums over classes."""
+    # Without leave to reorder, sums of floats are not vectorised. The order is fixed when the
+    # kernel is compiled and depends on the length alone: no block or thread changes a result.
+    quick = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc"})
+    return cast(_Kernel, quick(kernel))
+
 
 LEAST_ITEMS = 2**13
 """Fewer items than this are not worth a thread."""

@@ -74,7 +74,7 @@ def accumulate(terms: Any, voters: Any, count: int, logs: Any, weights: Any) -> 
 @reordered
 def highest(logs: Any) -> float:
     """The highest of them."""
-    found = logs[0]
+    found: float = logs[0]
     for k in range(1, len(logs)):
         found = max(found, logs[k])
     return found

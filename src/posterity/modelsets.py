@@ -1,0 +1,177 @@
+"""Sets of models: which of them voted on an item, and what is kept of each set that occurs.
+
+What all classes add up to without corrections depends on the set of models alone, so that it is
+computed once a set, and not once an item.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posterity import _kernels
+from posterity._arrays import Codes, Counts, Floats
+
+if TYPE_CHECKING:
+    from posterity._kernels.folding import Sets
+    from posterity._kernels.sets import Masses, Terms
+
+TABLE_CELLS = 2**20
+"""Sets × classes that are tabulated whole: 16 MiB."""
+MOST_SETS = 2**20
+FEW = 2**10
+"""So many sets are always worth a look, however few the items."""
+MOST_BITS = 62
+
+
+def model_sets(terms: Terms) -> Tabulated | Numbered:
+    """Whichever suits the models; which one never depends on the items."""
+    kinds, strides = _kinds(terms.logs)
+    return Numbered(terms) if kinds is None else Tabulated(terms, kinds, strides)
+
+
+class Tabulated:
+    """Few possible sets: those that occur are tabulated with all their classes.
+
+    Models with the same base need not be told apart, so that a set is how many of each voted.
+    """
+
+    def __init__(self, terms: Terms, kinds: _Kinds, strides: Counts) -> None:
+        self._terms = terms
+        self._kinds, self._strides = kinds, strides
+        self._radix = kinds.radix
+        number, classes = int(np.prod(self._radix)), len(terms.prior)
+        self._table = np.empty((number, classes, 2))
+        self._masses = _room(number)
+        self._ready = np.zeros(number, dtype=np.bool_)
+
+    def of(self, hard: Codes) -> Sets:
+        """The set of each item, with what is known of those that occur."""
+        of = np.empty(len(hard), dtype=np.int32)
+        _kernels.policy.spread(
+            len(hard),
+            lambda start, stop: _kernels.sets.count_kinds(hard, self._strides, start, stop, of),
+        )
+        occurs = np.zeros(len(self._ready), dtype=np.bool_)
+        occurs[of] = True
+        prior = self._terms.prior
+        for one in np.flatnonzero(occurs & ~self._ready):
+            counts = np.array(np.unravel_index(one, self._radix[::-1]))[::-1].astype(np.int64)
+            _kernels.sets.tabulate(
+                prior, self._kinds.logs, counts, self._table, self._masses, int(one)
+            )
+            self._ready[one] = True
+        return _kernels.folding.Sets(
+            of, np.empty((0, 0), dtype=np.int16), self._masses, self._table
+        )
+
+
+class Numbered:
+    """Many possible sets: those that occur are numbered, unless they are as many as items."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._models = len(terms.logs)
+        self._given_up = self._models > MOST_BITS
+        self._number = 0
+        self._known: Counts = np.zeros(0, dtype=np.int64)
+        self._voters: NDArray[np.int16] = np.zeros((0, self._models + 1), dtype=np.int16)
+        self._masses = _room(0)
+        self._grow(FEW)
+
+    def _grow(self, room: int) -> None:
+        """Make room for more sets; their numbers stay."""
+        have = self._number
+        known, voters = np.zeros(room, np.int64), np.zeros((room, self._models + 1), np.int16)
+        masses = _room(room)
+        known[:have], voters[:have] = self._known[:have], self._voters[:have]
+        masses.top[:have] = self._masses.top[:have]
+        masses.sums[:have] = self._masses.sums[:have]
+        self._known, self._voters, self._masses = known, voters, masses
+        self._slots = np.full(1 << int(2 * room - 1).bit_length(), -1, dtype=np.int32)
+        again = np.empty(have, dtype=np.int32)
+        _kernels.sets.number_keys(known[:have], self._slots, np.zeros_like(known), 0, have, again)
+
+    def of(self, hard: Codes) -> Sets:
+        """The set of each item, with what is known of those that occur."""
+        none = _kernels.folding.Sets(
+            np.empty(0, dtype=np.int32), self._voters[:0], self._masses, _NO_TABLE
+        )
+        if self._given_up:
+            return none
+        keys = np.empty(len(hard), dtype=np.int64)
+        _kernels.policy.spread(
+            len(hard),
+            lambda start, stop: _kernels.sets.pack_keys(hard, start, stop, keys),
+        )
+        limit = min(MOST_SETS, self._number + max(FEW, len(hard) // 8))
+        if limit > len(self._known):
+            self._grow(limit)
+        of = np.empty(len(hard), dtype=np.int32)
+        number, reached = _kernels.sets.number_keys(
+            keys, self._slots, self._known, self._number, limit, of
+        )
+        if reached < len(hard):
+            # As many sets as items: it costs less to sum over the classes of each item.
+            self._given_up = True
+            return none
+        first, self._number = self._number, number
+        if number > first:
+            bits = (self._known[first:number, None] >> np.arange(self._models)) & 1
+            counts = bits.sum(axis=1)
+            self._voters[first:number, 0] = counts
+            order = np.argsort(1 - bits, axis=1, kind="stable")
+            self._voters[first:number, 1:] = order
+            _kernels.policy.spread(
+                number - first,
+                lambda start, stop: _kernels.sets.fill(
+                    self._terms, self._voters, self._masses, first + start, first + stop
+                ),
+                least=64,
+            )
+        return _kernels.folding.Sets(of, self._voters, self._masses, _NO_TABLE)
+
+
+_NO_TABLE: Floats = np.empty((0, 0, 0))
+
+
+def _room(sets: int) -> Masses:
+    return _kernels.sets.Masses(np.empty(sets, dtype=np.int32), np.empty((sets, 4)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Kinds:
+    """Models by their base: those with the same need not be told apart."""
+
+    logs: Floats
+    """(kinds, K)."""
+    radix: Counts
+    """How many of each may have voted, and one more for none."""
+
+
+def _kinds(base: Floats) -> tuple[_Kinds | None, Counts]:
+    """The kinds of models where all their sets can be tabulated, and each model's place value."""
+    classes = base.shape[1]
+    found: dict[bytes, int] = {}
+    # A base that is the same for all classes changes nothing.
+    flat = ~np.any(base, axis=1)
+    of = np.array(
+        [
+            -1 if flat[at] else found.setdefault(row.tobytes(), len(found))
+            for at, row in enumerate(base)
+        ],
+        dtype=np.int64,
+    )
+    radix = np.array([1 + int((of == kind).sum()) for kind in range(len(found))], dtype=np.int64)
+    number = 1
+    for places in radix.tolist():
+        number *= places
+    if number * classes > TABLE_CELLS:
+        return None, radix
+    values = np.concatenate([[1], np.cumprod(radix)]).astype(np.int64)
+    strides = np.where(of < 0, 0, values[of.clip(min=0)]) if len(of) else of
+    logs = np.array([base[int(np.flatnonzero(of == kind)[0])] for kind in range(len(found))])
+    return _Kinds(logs.reshape(-1, classes), radix), strides
