@@ -97,6 +97,37 @@ def log_joint(
     return joint
 
 
+def log_joint_of_accuracies(
+    prior: Sequence[float], votes: Sequence[int], accuracies: Sequence[Sequence[float]]
+) -> list[float]:
+    """The same where model t is right on class k with ``accuracies[t][k]``, else wrong evenly."""
+    joint = [math.log(p) if p > 0 else -math.inf for p in prior]
+    for vote, accuracy in zip(votes, accuracies, strict=True):
+        if vote == NONE:
+            continue
+        for k in range(len(prior)):
+            wrong = (1 - accuracy[k]) / (len(prior) - 1)
+            joint[k] += math.log(accuracy[k] if vote == k else wrong)
+    return joint
+
+
+def log_joint_of_counts(
+    prior: Sequence[float], votes: Sequence[int], counts: Sequence[dict[tuple[int, int], int]]
+) -> list[float]:
+    """The same with Laplace's estimate from the counts c(i, k) that are not zero."""
+    classes = len(prior)
+    joint = [math.log(p) if p > 0 else -math.inf for p in prior]
+    for vote, counted in zip(votes, counts, strict=True):
+        if vote == NONE:
+            continue
+        totals = [0] * classes
+        for (_, k), number in counted.items():
+            totals[k] += number
+        for k in range(classes):
+            joint[k] += math.log((counted.get((vote, k), 0) + 1) / (totals[k] + classes))
+    return joint
+
+
 def belief(joint: Sequence[float]) -> list[float]:
     highest = max(joint)
     weights = [math.exp(value - highest) for value in joint]

@@ -1,0 +1,254 @@
+"""The fast belief against plain loops, where it is hardest: many classes, many votes, extremes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from posterity import Beliefs, Confusion, SoftVotes, modelsets, priors, products
+from posterity._arrays import Codes, Floats
+from posterity._kernels import policy
+from posterity.confusion import Cells
+from posterity.dense import DenseBeliefs
+from posterity.products import Product, Votes
+from tests import naive
+from tests.problems import Problem, problems
+
+TOLERANCE = 1e-9
+"""What is promised is 1e-6; rounding over forty votes and thousands of classes is far below."""
+
+SLOW = settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+
+EXTREMES = [1e-9, 1e-4, 0.03, 0.3, 0.5, 0.77, 0.99, 1 - 1e-6, 1 - 1e-9]
+
+
+def compare(product: Product, hard: Codes, prior: Floats, joint_of: object) -> None:
+    """Entropy, best class and beliefs of every item with those of plain loops."""
+    votes = Votes.only(hard)
+    folded = product.fold(votes)
+    nobody = np.full(len(hard), -1, dtype=np.int32)
+    best = product.prefer(votes, nobody, folded)
+    every = np.tile(np.arange(len(prior), dtype=np.int32), (len(hard), 1))
+    beliefs = np.exp(product.joints(votes, every) - folded.log_total[:, None])
+    for item, row in enumerate(hard.tolist()):
+        expected = naive.belief(joint_of(prior.tolist(), row))  # type: ignore[operator]
+        assert folded.entropy[item] == pytest.approx(naive.entropy(expected), abs=TOLERANCE)
+        assert expected[best[item]] == pytest.approx(max(expected), abs=TOLERANCE)
+        assert folded.belief_best[item] == pytest.approx(max(expected), abs=TOLERANCE)
+        np.testing.assert_allclose(beliefs[item], expected, atol=TOLERANCE)
+
+
+@st.composite
+def cast_votes(draw: st.DrawFn, classes: int, models: int) -> Codes:
+    """All equal, all different, a few classes, anything; every item its own set of models."""
+    items = draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kind = draw(st.sampled_from(["equal", "different", "few", "any"]))
+    if kind == "equal":
+        votes = np.tile(rng.integers(0, classes, (items, 1)), (1, models))
+    elif kind == "different":
+        votes = (rng.integers(0, classes, (items, 1)) + np.arange(models)) % classes
+    else:
+        votes = rng.integers(0, min(classes, 3) if kind == "few" else classes, (items, models))
+    votes[rng.random(votes.shape) < draw(st.sampled_from([0.0, 0.5, 0.9]))] = -1
+    return np.ascontiguousarray(votes, dtype=np.int32)
+
+
+@st.composite
+def some_prior(draw: st.DrawFn, classes: int) -> Floats:
+    kind = draw(st.sampled_from(["uniform", "uneven", "one", "none"]))
+    if kind == "uniform":
+        return priors.uniform(classes)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    weights = rng.random(classes) + 1e-6
+    if kind == "one":
+        weights[rng.integers(classes)] = 1e9 * classes
+    elif kind == "none" and classes > 2:
+        weights[rng.integers(classes)] = 0.0
+    return priors.given(weights, classes=classes)
+
+
+@given(st.data(), st.sampled_from([2, 3, 5, 17, 100, 1000, 5000]), st.integers(1, 40))
+@SLOW
+def test_accuracies_equal_naive(data: st.DataObject, classes: int, models: int) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    among = data.draw(st.lists(st.sampled_from(EXTREMES), min_size=1, max_size=4))
+    accuracies = rng.choice(among, (models, classes))
+    if data.draw(st.booleans()):
+        accuracies[:] = accuracies[:, :1]  # the same for all classes: a base without shape
+    each = np.arange(classes, dtype=np.int32)
+    confusions = [Confusion.sparse((1 - a) / (classes - 1), each, each, a) for a in accuracies]
+    prior = data.draw(some_prior(classes))
+    hard = data.draw(cast_votes(classes, models))
+    told = accuracies.tolist()
+    compare(
+        Product(prior, confusions),
+        hard,
+        prior,
+        lambda weights, votes: naive.log_joint_of_accuracies(weights, votes, told),
+    )
+
+
+@given(st.data(), st.sampled_from([2, 3, 5, 17, 100, 1000, 5000]), st.integers(1, 40))
+@SLOW
+def test_counts_equal_naive(data: st.DataObject, classes: int, models: int) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    labelled = data.draw(st.sampled_from([1, 30, 2000]))
+    shared = data.draw(st.booleans())
+    truth = rng.integers(0, classes, labelled)
+    counts, confusions = [], []
+    for _ in range(models):
+        own = truth if shared else rng.integers(0, classes, labelled)
+        accuracy = rng.choice([0.0, 0.5, 0.9, 1.0])
+        vote = np.where(rng.random(labelled) < accuracy, own, rng.integers(0, classes, labelled))
+        repeat = rng.choice([1, 10**6])
+        cells = Cells.of(vote, own, np.full(labelled, repeat), classes)
+        confusions.append(Confusion.from_cells(cells))
+        pairs = zip(cells.votes.tolist(), cells.truths.tolist(), strict=True)
+        counts.append(dict(zip(pairs, cells.counts.tolist(), strict=True)))
+    prior = data.draw(some_prior(classes))
+    hard = data.draw(cast_votes(classes, models))
+    compare(
+        Product(prior, confusions),
+        hard,
+        prior,
+        lambda weights, votes: naive.log_joint_of_counts(weights, votes, counts),
+    )
+
+
+def test_forty_votes_that_underflow() -> None:
+    """Likelihoods of 1e-9 each: their product is 1e-360, which no float holds."""
+    classes, models = 50, 40
+    sure = np.full(classes, 1 - 1e-9)
+    sure[7] = 1e-9
+    each = np.arange(classes, dtype=np.int32)
+    confusions = [Confusion.sparse((1 - sure) / (classes - 1), each, each, sure)] * models
+    hard = np.array([[7] * 40, [3] * 40, [3, 4] * 20, list(range(40))], dtype=np.int32)
+    told = [sure.tolist()] * models
+    prior = priors.uniform(classes)
+    compare(
+        Product(prior, confusions),
+        hard,
+        prior,
+        lambda weights, votes: naive.log_joint_of_accuracies(weights, votes, told),
+    )
+
+
+def many_sets(classes: int, models: int, items: int) -> tuple[list[Confusion], Codes]:
+    rng = np.random.default_rng(1)
+    each = np.arange(classes, dtype=np.int32)
+    accuracies = rng.uniform(0.05, 0.95, (models, classes))
+    confusions = [Confusion.sparse((1 - a) / (classes - 1), each, each, a) for a in accuracies]
+    votes = rng.integers(0, classes, (items, models))
+    votes[rng.random(votes.shape) < 0.7] = -1
+    return confusions, np.ascontiguousarray(votes, dtype=np.int32)
+
+
+def all_of(product: Product, hard: Codes) -> list[bytes]:
+    folded = product.fold(Votes.only(hard))
+    return [array.tobytes() for array in vars(folded).values()]
+
+
+@pytest.mark.parametrize(("models", "classes"), [(5, 7), (12, 200), (40, 300), (70, 20)])
+def test_threads_blocks_and_schemes_change_not_one_bit(
+    monkeypatch: pytest.MonkeyPatch, models: int, classes: int
+) -> None:
+    confusions, hard = many_sets(classes, models, 3000)
+    prior = priors.uniform(classes)
+    monkeypatch.setenv("POSTERITY_THREADS", "1")
+    whole = all_of(Product(prior, confusions), hard)
+    monkeypatch.setattr(policy, "LEAST_ITEMS", 16)
+    for threads in ("2", "3"):
+        monkeypatch.setenv("POSTERITY_THREADS", threads)
+        assert all_of(Product(prior, confusions), hard) == whole
+    # In blocks, with sets kept from one to the next; where sets are few, and where they are not.
+    for few, size in ((modelsets.FEW, 1000), (10**6, 64), (0, 7)):
+        monkeypatch.setattr(modelsets, "FEW", few)
+        product = Product(prior, confusions)
+        parts = [all_of(product, hard[at : at + size]) for at in range(0, len(hard), size)]
+        assert [b"".join(column) for column in zip(*parts, strict=True)] == whole
+
+
+def test_sets_are_found_again_after_the_table_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    confusions, hard = many_sets(300, 30, 400)
+    expected = all_of(Product(priors.uniform(300), confusions), hard)
+    monkeypatch.setattr(modelsets, "FEW", 150)
+    growing = Product(priors.uniform(300), confusions)
+    for at in range(0, 400, 100):
+        growing.fold(Votes.only(hard[at : at + 100]))
+    assert all_of(growing, hard) == expected
+
+
+@given(problems())
+def test_dense_says_the_same(problem: Problem) -> None:
+    sparse = Beliefs(problem.prior, problem.items)
+    dense = DenseBeliefs(problem.prior, problem.items)
+    for cast, confusion in zip(problem.votes, problem.confusions, strict=True):
+        sparse.fold(cast, confusion)
+        dense.fold(cast, confusion)
+    np.testing.assert_allclose(sparse.entropy(), dense.entropy(), atol=TOLERANCE)
+    np.testing.assert_allclose(sparse.probabilities(), dense.probabilities(), atol=TOLERANCE)
+    np.testing.assert_allclose(sparse.of_best(), dense.of_best(), atol=TOLERANCE)
+
+
+@given(problems(max_classes=6, max_items=8), st.data())
+@settings(max_examples=50)
+def test_hard_and_soft_votes_mixed(problem: Problem, data: st.DataObject) -> None:
+    """Blocks of soft votes, some items hard, some soft, of several widths."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    usual, products.SOFT_CELLS = products.SOFT_CELLS, data.draw(st.sampled_from([1, 40, 10**6]))
+    try:
+        folded = Beliefs(problem.prior, problem.items)
+        told: list[list[int | dict[int, float]]] = [[] for _ in range(problem.items)]
+        for cast, confusion in zip(problem.votes, problem.confusions, strict=True):
+            if rng.random() < 0.5:
+                folded.fold(cast, confusion)
+                for item in range(problem.items):
+                    told[item].append(int(cast[item]))
+                continue
+            probabilities = rng.dirichlet(np.full(problem.classes, 0.3), size=problem.items)
+            probabilities[cast == -1] = 0
+            soft = SoftVotes.top(probabilities, int(rng.integers(1, problem.classes + 1)))
+            folded.fold(soft, confusion)
+            for item in range(problem.items):
+                pairs = zip(soft.codes[item].tolist(), soft.weights[item].tolist(), strict=True)
+                told[item].append(dict(pairs) if cast[item] != -1 else {})
+        tables = [confusion.probabilities.tolist() for confusion in problem.confusions]
+        for item in range(problem.items):
+            expected = naive.belief(naive.log_joint(problem.prior.tolist(), told[item], tables))
+            np.testing.assert_allclose(folded.probabilities()[item], expected, atol=TOLERANCE)
+            assert folded.entropy()[item] == pytest.approx(naive.entropy(expected), abs=TOLERANCE)
+    finally:
+        products.SOFT_CELLS = usual
+
+
+def test_a_vote_that_says_nothing_does_not_change_one_bit() -> None:
+    """So that no rule takes rounding for an entropy that fell."""
+    rng = np.random.default_rng(0)
+    informed = Confusion.from_pairs(rng.integers(0, 9, 200), rng.integers(0, 9, 200), classes=9)
+    idle = Confusion.from_accuracy(1 / 9, classes=9)
+    hard = rng.integers(0, 9, (50, 3)).astype(np.int32)
+    product = Product(priors.uniform(9), [informed, informed, idle])
+    after, before = product.fold(Votes.only(hard)), product.fold(Votes.only(hard).without_last())
+    assert np.abs(after.entropy - before.entropy).max() < 1e-12
+
+
+def test_few_models_and_many_are_kept_in_their_own_way() -> None:
+    few, _ = many_sets(20, 3, 1)
+    many, _ = many_sets(300, 30, 1)
+    assert isinstance(
+        modelsets.model_sets(Product(priors.uniform(20), few).terms), modelsets.Tabulated
+    )
+    assert isinstance(
+        modelsets.model_sets(Product(priors.uniform(300), many).terms), modelsets.Numbered
+    )
+    # Models judged on the same labelled items share their base: forty of them are 41 sets.
+    truth = np.repeat(np.arange(300), np.arange(300) % 3 + 1)
+    alike = [Confusion.from_pairs(truth, np.roll(truth, t), classes=300) for t in range(40)]
+    kept = modelsets.model_sets(Product(priors.uniform(300), alike).terms)
+    assert isinstance(kept, modelsets.Tabulated)
+    assert math.prod(kept._radix.tolist()) == 41
