@@ -153,7 +153,7 @@ def test_a_newer_format_is_refused(store: Store) -> None:
     description = Path(store.path, "posterity.json")
     told = json.loads(description.read_text())
     description.write_text(json.dumps(told | {"format": 99}))
-    with pytest.raises(StoreError, match="has format 99; this version knows 2"):
+    with pytest.raises(StoreError, match="has format 99; this version knows 3"):
         Store(store.path)
     description.write_text("{")
     with pytest.raises(StoreError, match="damaged"):

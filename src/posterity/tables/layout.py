@@ -14,7 +14,7 @@ from posterity.errors import StoreError
 from posterity.tables.delta import Table
 from posterity.tables.files import Files
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a store written by this version could not be read by the one before.
 
 A store of an older format is read as it is, and brought to this one by the first change made to
