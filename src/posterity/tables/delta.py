@@ -195,10 +195,11 @@ class Snapshot:
             schema = pa.schema([self.table.schema.field(name) for name in columns])
             yield file, rows.select(list(columns)).cast(schema)
 
-    def select(self, columns: Sequence[str], predicate: str) -> pa.Table:
-        """Rows that satisfy a condition in SQL."""
+    def selected(self, columns: Sequence[str], predicate: str) -> Iterator[pa.RecordBatch]:
+        """Rows that satisfy a condition in SQL, in batches, in any order."""
         try:
-            return pa.table(self._handle.scan(columns=list(columns), predicate=predicate))
+            for batch in self._handle.scan(columns=list(columns), predicate=predicate):
+                yield pa.record_batch(batch)
         except (DeltaError, OSError, ValueError) as error:
             raise StoreError(f"The filter {predicate!r} cannot be used: {error}.") from None
 
