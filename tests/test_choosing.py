@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,6 +107,31 @@ def test_two_passes_where_scores_differ() -> None:
         found, _ = taken(blocks, evaluations, 1_000)
         assert blocks.passes == 2
         assert found == choose(**columns, evaluations=evaluations).tolist()
+
+
+def test_one_block_is_held_at_a_time() -> None:
+    items, alive, most = 5_000, 0, 0
+
+    def gone() -> None:
+        nonlocal alive
+        alive -= 1
+
+    def blocks() -> Iterator[Block]:
+        nonlocal alive, most
+        rng = np.random.default_rng(3)
+        for start in range(0, items, 50):
+            rows = np.arange(start, start + 50)
+            nobody = np.zeros(50, dtype=np.bool_)
+            block = Block(rng.random(50), rows, nobody, rows.astype(np.int32))
+            weakref.finalize(block, gone)
+            alive += 1
+            most = max(most, alive)
+            yield block
+
+    cut = find_cut(blocks, lambda available: available // 3, cap=10)
+    assert sum(len(rows) for rows, _ in chosen(blocks, cut)) == items // 3
+    assert cut.held <= 10
+    assert most <= 2  # the next one is made before the last one is let go
 
 
 def test_tallies_of_parts_can_be_added() -> None:

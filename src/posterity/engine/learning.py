@@ -86,9 +86,11 @@ def reuse_labelled(run: Run, plan: Plan) -> None:
     own = labelled_rows(context, model)
     keys, votes = own.column("key").to_pylist(), own.column("vote").to_numpy()
     rows = rows_of_keys(context, keys)
-    have, _ = run.votes()
+    kept, shards = run.kept(), rows // context.description.shard_rows
     wanted = (rows >= 0) & (votes != MISSING)
-    wanted[wanted] = plan.chosen[rows[wanted]] & ~np.isin(rows[wanted], have)
+    wanted[wanted] = plan.chosen[rows[wanted]]
+    for shard in np.unique(shards[wanted]).tolist():
+        wanted[shards == shard] &= ~np.isin(rows[shards == shard], kept.rows_of(shard))
     if wanted.any():
         order = np.argsort(rows[wanted])
         cast = Cast(votes, softvotes.from_columns(own, votes))

@@ -10,9 +10,8 @@ import numpy as np
 from posterity._arrays import Mask
 from posterity.choosing import Block
 from posterity.engine.context import Context
-from posterity.engine.history import ShardHistory
+from posterity.engine.derived import state_of
 from posterity.engine.rowsets import RowSet
-from posterity.engine.steps import live_updates
 from posterity.selectors import Candidates, Selector
 
 
@@ -35,17 +34,16 @@ class Survey:
         self._seed, self._where, self._since = seed, where, since
         self._without = np.asarray(without, dtype=np.int64)
         self._only = None if only is None else np.asarray(only, dtype=np.int64)
-        self._live = live_updates(context.headers)
         self._prior_entropy = context.fit(model).prior_entropy
 
     def blocks(self) -> Iterator[Block]:
         """The eligible items of each shard."""
         context = self._context
         for shard, start, items in context.shards:
-            history = ShardHistory.read(context.ledger, shard, start, items)
-            now = history.current(self._live, self._prior_entropy)
+            state = state_of(context, shard, start, items)
+            now = state.current(self._prior_entropy)
             eligible = self._allowed(start, items)
-            eligible &= ~history.voted_by(self._live, self._model)
+            eligible &= ~state.voted_by(self._model)
             rows = np.arange(start, start + items)
             candidates = Candidates(
                 entropy=now.entropy, rows=rows, step=context.head + 1, seed=self._seed

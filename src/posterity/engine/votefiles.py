@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -193,7 +193,7 @@ class _VoteFile:
         self._kind, self._answers = context.id_kind, answers
         self._id, self._vote, self._soft = id_column, vote_column, soft
         self._types = truth_types(answers.kind, vote_column)
-        places = isinstance(source, (str, Path, list, tuple))
+        places = isinstance(source, (str, os.PathLike, list, tuple))
         given = source if places else read_rows(source, "votes")
         self._stream = Stream(given, context.files.options)
         self._columns = self._find_columns()

@@ -153,6 +153,12 @@ class Snapshot:
         ]
         return sorted(listed, key=lambda file: file.path)
 
+    def limited(self, files: Sequence[DataFile]) -> Snapshot:
+        """The same table as if it had these files only, to be read."""
+        part = Snapshot(self.table, self._handle)
+        part._files = list(files)
+        return part
+
     def partitions(self) -> list[int]:
         """The values of the partition column, ascending."""
         column = self.table.partition or ""
