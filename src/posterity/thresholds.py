@@ -125,8 +125,10 @@ class Tally:
     def _settle(self) -> Counts:
         none = np.zeros(0, dtype=np.int64)
         digits = np.concatenate([none, *self._waiting])
-        counts = np.bincount(digits, minlength=1 << WIDTHS[self.level])
-        self._counts = counts if self._counts is None else self._counts + counts
+        counts: Counts = np.bincount(digits, minlength=1 << WIDTHS[self.level])
+        if self._counts is not None:
+            counts += self._counts
+        self._counts = counts
         self._waiting, self._held = [], 0
         return self._counts
 

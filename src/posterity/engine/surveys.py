@@ -14,6 +14,9 @@ from posterity.engine.derived import state_of
 from posterity.engine.rowsets import RowSet
 from posterity.selectors import Candidates, Selector
 
+BLOCK = 2**20
+"""Items scored together: scores, keys and digits take several times what a shard does."""
+
 
 class Survey:
     """The candidates for a step of a model, one shard in memory at a time."""
@@ -37,24 +40,26 @@ class Survey:
         self._prior_entropy = context.fit(model).prior_entropy
 
     def blocks(self) -> Iterator[Block]:
-        """The eligible items of each shard."""
+        """The eligible items, shard by shard."""
         context = self._context
         for shard, start, items in context.shards:
             state = state_of(context, shard, start, items)
             now = state.current(self._prior_entropy)
             eligible = self._allowed(start, items)
             eligible &= ~state.voted_by(self._model)
-            rows = np.arange(start, start + items)
-            candidates = Candidates(
-                entropy=now.entropy, rows=rows, step=context.head + 1, seed=self._seed
-            )
-            yield Block.of(
-                self._selector.score(candidates),
-                rows=rows,
-                eligible=eligible,
-                first=~now.voted,
-                codes=now.label,
-            )
+            for low in range(0, items, BLOCK):
+                part = slice(low, low + BLOCK)
+                rows = np.arange(start + low, start + min(low + BLOCK, items))
+                candidates = Candidates(
+                    entropy=now.entropy[part], rows=rows, step=context.head + 1, seed=self._seed
+                )
+                yield Block.of(
+                    self._selector.score(candidates),
+                    rows=rows,
+                    eligible=eligible[part],
+                    first=~now.voted[part],
+                    codes=now.label[part],
+                )
 
     def _allowed(self, start: int, items: int) -> Mask:
         """What may be looked at, whatever its votes."""
