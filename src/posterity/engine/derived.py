@@ -84,7 +84,8 @@ def state_of(context: Context, shard: int, start: int, items: int) -> State:
             table = context.ledger.read(COLUMNS, shard)
             making.apply(table, start, live)
     arrays = making.packed()
-    newer = kept is not None and kept.about.get("head", -1) > context.head
+    # Whoever reads an older head leaves the cache to those who read a newer one.
+    newer = kept is not None and _about(kept, whose) and kept.about["head"] > context.head
     if path is not None and not newer:
         told = {
             **whose,
@@ -103,12 +104,16 @@ def _fits(
 ) -> bool:
     """Whether the ledger is what the cache was made of, perhaps with more after it."""
     about = kept.about
-    if any(about.get(name) != value for name, value in whose.items()) or about["items"] > items:
+    if not _about(kept, whose) or about["items"] > items:
         return False
     now = {file.path: file.size for file in files}
     counting = [[step, model] for step, model in live.items() if step <= about["head"]]
     same = all(now.get(path) == size for path, size in about["files"])
     return same and about["live"] == counting
+
+
+def _about(kept: Cached, whose: dict[str, Any]) -> bool:
+    return all(kept.about.get(name) == value for name, value in whose.items())
 
 
 class _Making:
