@@ -146,6 +146,25 @@ def test_a_file_in_batches_is_a_file_at_once(
     assert contents(store)["rows"] == contents(other)["rows"]
 
 
+def test_soft_votes_in_batches_are_soft_votes_at_once(
+    store: Store, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some rows are sure and some have no probabilities, so that batches differ in width."""
+    rng = np.random.default_rng(5)
+    table = rng.dirichlet(np.ones(4), 60)
+    table[::2] = np.eye(4)[rng.integers(0, 4, 30)]
+    sure = [None if at % 7 == 0 else row for at, row in enumerate(table.tolist())]
+    votes = world.votes_table("new").append_column("probs", [sure])
+    other = small_store(tmp_path / "other", world)
+    other.update(world.model("new"), budget="90%", votes=votes, soft="probs")
+    monkeypatch.setattr(streams, "BATCH", 3)
+    monkeypatch.setattr(votefiles, "TOGETHER", 5)
+    store.update(world.model("new"), budget="90%", votes=votes, soft="probs")
+    rows = contents(store)["rows"]
+    assert rows == contents(other)["rows"]
+    assert len({len(row["soft_classes"] or []) for row in rows}) == 3
+
+
 @pytest.mark.usefixtures("tiny_batches")
 @pytest.mark.parametrize(
     ("change", "message"),
