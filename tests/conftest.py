@@ -13,6 +13,13 @@ settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests leave nothing in the cache of whoever runs them."""
+    os.environ["POSTERITY_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 ROOT = Path(__file__).parent.parent
 RECORDINGS = Path(os.environ.get("POSTERITY_RECORDINGS", ROOT.parent / "shared" / "bench"))
 

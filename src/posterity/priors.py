@@ -86,6 +86,17 @@ def read_weights(path: Path, classes: Sequence[object]) -> list[float]:
     return listed
 
 
+def weights_of(prior: ArrayLike | str | Path | None, names: Sequence[object]) -> list[float] | None:
+    """The weights a user gave, or a file of them; None where the prior is known by a name."""
+    if prior is None or (isinstance(prior, str) and prior in ("uniform", "labelled")):
+        return None
+    if isinstance(prior, (str, Path)):
+        return read_weights(Path(prior), names)
+    given(prior, classes=names)
+    # As they were said, so that those of classes appended later compare with them.
+    return [float(weight) for weight in np.asarray(prior).tolist()]
+
+
 def log(prior: Floats) -> Floats:
     """Log p(y=k), with ``LOG_ZERO`` where p is 0."""
     ruled_out = prior == 0

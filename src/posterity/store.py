@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from posterity import checks, priors
@@ -27,11 +26,13 @@ from posterity.engine import (
     reading,
     reverting,
     updating,
+    votefiles,
 )
 from posterity.engine.context import Context
 from posterity.engine.items import add_items, remove_items
 from posterity.engine.planning import Plan, Request
 from posterity.engine.registering import Registration, register, registered
+from posterity.engine.rowsets import RowSet
 from posterity.engine.runs import Progress, Run, all_runs, unfinished
 from posterity.engine.steps import Header
 from posterity.errors import InvalidParameter, StoreError, UnknownName
@@ -72,7 +73,7 @@ class Store:
         """
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
-        weights = _weights(prior, known)
+        weights = priors.weights_of(prior, known.names)
         if shard_rows < 1:
             raise InvalidParameter.of("shard_rows", "at least 1", shard_rows)
         files = open_files(path, options)
@@ -190,14 +191,17 @@ class Store:
         plan = updating.find_plan(context, request, more=more)
         if plan is None:
             note = "Nothing to do: this was carried out already (see --more)."
-            nobody = np.zeros(0, dtype=np.int64)
-            return Plan("", request, context.head, context.rows, nobody, 0, {}, None, note=note)
+            return Plan("", request, context.head, context.rows, RowSet(0), 0, {}, None, note=note)
         planning.save_plan(context, plan)
         return plan
 
     def planned_items(self, plan: Plan) -> pa.Table:
         """The items of a plan with their payload, for evaluation elsewhere."""
         return evaluating.planned_items(self._context(), plan)
+
+    def planned_batches(self, plan: Plan) -> Iterator[pa.Table]:
+        """The same, a batch at a time."""
+        return evaluating.planned_batches(self._context(), plan)
 
     def update(
         self,
@@ -232,12 +236,12 @@ class Store:
         )
         predict = None if votes is not None else Loaded(self._predict(model, context))
 
-        def evaluate(run: Run, chosen: Plan) -> evaluating.FromFile | None:
+        def evaluate(run: Run, chosen: Plan) -> votefiles.FromFile | None:
             if retry_errors:
                 run.forget_errors()
             learning.reuse_labelled(run, chosen)
             if votes is not None:
-                return evaluating.take_votes(
+                return votefiles.take_votes(
                     run,
                     chosen,
                     votes,
@@ -308,7 +312,7 @@ class Store:
         request = Request.of(name, budget, selector, rule, where, seed)
         context = self._context()
         if where is not None and context.items is not None:
-            context.items.select(["row"], where)  # refused before anything is registered
+            next(context.items.selected(["row"], where), None)  # refused before all else
         note = ""
         if isinstance(model, Model) and (model.describes or name not in context.models):
             context.raise_format()
@@ -382,16 +386,6 @@ class Store:
         told = self.status()
         where = Path(self.path).name if "://" not in self.path else self.path
         return f"Store({where}: {told['items']:,} items, step {told['step']})"
-
-
-def _weights(prior: ArrayLike | str | Path | None, classes: Classes) -> list[float] | None:
-    if prior is None or (isinstance(prior, str) and prior in ("uniform", "labelled")):
-        return None
-    if isinstance(prior, (str, Path)):
-        return priors.read_weights(Path(prior), classes.names)
-    priors.given(prior, classes=classes)
-    # As they were said, so that those of classes appended later compare with them.
-    return [float(weight) for weight in np.asarray(prior).tolist()]
 
 
 def _kind_of_prior(prior: object, weights: list[float] | None) -> str | None:

@@ -3,17 +3,20 @@
 A key is 64 bits wide and is looked at 16 bits at a time: count how many keys have each value of the
 first 16 bits, find the value at which B is reached, and go on with the keys that have it. Four
 passes over blocks of keys, whatever their number; between them only a histogram is kept.
+
+Where a pass is dear, wider digits need fewer: a ``Tally`` counts one digit, a ``Cut`` is the
+digits found so far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from posterity._arrays import ArrayLike
+from posterity._arrays import ArrayLike, Counts
 
 Keys = NDArray[np.uint64]
 BITS = 16
@@ -66,3 +69,106 @@ def descending(scores: ArrayLike) -> Keys:
     negative = bits >= SIGN
     ascending: Keys = np.where(negative, ~bits, bits | SIGN)
     return ~ascending
+
+
+WIDTHS = (22, 22, 21, 22, 22, 20)
+"""Bits of each digit of a composite key: one bit and a key of 64, then a second key of 64."""
+
+FEW = 2**18
+"""Digits that are kept as they are, since counts of all values would take more."""
+
+
+def digit(place: int, group: ArrayLike | None, keys: Keys) -> Counts:
+    """The first, second or third digit of keys; a group of 0 or 1 comes before the first bit.
+
+    >>> keys = np.array([2**63 + 1], dtype=np.uint64)
+    >>> [int(digit(place, [1], keys)[0]) for place in range(3)]
+    [3145728, 0, 1]
+    """
+    widths = WIDTHS[3:] if group is None else (WIDTHS[0] - 1, *WIDTHS[1:3])
+    shift, width = 64 - sum(widths[: place + 1]), widths[place]
+    own = ((keys >> np.uint64(shift)) & np.uint64((1 << width) - 1)).astype(np.int64)
+    return own if place or group is None else own | (np.asarray(group, dtype=np.int64) << width)
+
+
+class Tally:
+    """How many keys have each value of one digit; tallies of parts can be added."""
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+        self.total = 0
+        self._waiting: list[Counts] = []
+        self._held = 0
+        self._counts: Counts | None = None
+
+    def add(self, digits: Counts) -> None:
+        """Count some keys by their digits."""
+        self.total += len(digits)
+        self._waiting.append(digits)
+        self._held += len(digits)
+        if self._held >= FEW:
+            self._settle()
+
+    def merge(self, other: Tally) -> None:
+        """Add what was counted elsewhere."""
+        self.total += other.total
+        self._waiting += other._waiting
+        self._held += other._held
+        if other._counts is not None:
+            self._counts = other._counts if self._counts is None else self._counts + other._counts
+
+    @property
+    def counts(self) -> Counts:
+        """Of each value of the digit."""
+        return self._settle()
+
+    def _settle(self) -> Counts:
+        none = np.zeros(0, dtype=np.int64)
+        digits = np.concatenate([none, *self._waiting])
+        counts: Counts = np.bincount(digits, minlength=1 << WIDTHS[self.level])
+        if self._counts is not None:
+            counts += self._counts
+        self._counts = counts
+        self._waiting, self._held = [], 0
+        return self._counts
+
+    def reach(self, count: int) -> tuple[int, int, int]:
+        """The value at which so many are reached; how many have a lower one, and it itself."""
+        if self._counts is None:
+            digits = np.concatenate(self._waiting)
+            value = int(np.partition(digits, count - 1)[count - 1])
+            return value, int((digits < value).sum()), int((digits == value).sum())
+        counts = self.counts
+        value = int(np.searchsorted(np.cumsum(counts), count))
+        return value, int(counts[:value].sum()), int(counts[value])
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Every key with lower digits is among the lowest, and so many of those that have these."""
+
+    available: int
+    """Keys in all."""
+    left: int
+    """How many of the keys that have the digits are among the lowest."""
+    held: int
+    """How many have them."""
+    digits: dict[int, int] = field(default_factory=dict)
+    """The value of each digit that was looked at, by its level."""
+
+    @classmethod
+    def whole(cls, available: int, count: int) -> Cut:
+        """Before any digit is known."""
+        return cls(available, min(count, available), available)
+
+    def narrowed(self, tally: Tally) -> Cut:
+        """With one more digit, counted among the keys that have the others.
+
+        >>> tally = Tally(0)
+        >>> tally.add(np.array([5, 1, 9, 5, 5]))
+        >>> Cut.whole(5, 3).narrowed(tally)
+        Cut(available=5, left=2, held=3, digits={0: 5})
+        """
+        reached, below, held = tally.reach(self.left)
+        digits = {**self.digits, tally.level: reached}
+        return Cut(self.available, self.left - below, held, digits)

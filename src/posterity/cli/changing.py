@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from posterity._whole import written_whole
 from posterity.cli.inspecting import read_id, write_table
 from posterity.cli.output import as_json_option, print_json, progress_bar, store_argument
 from posterity.engine.compacting import RETENTION_HOURS
@@ -74,11 +79,22 @@ def plan_command(store: str, model: str, out: str | None, as_json: bool, **step:
     held = Store(store)
     plan = held.plan(model, **step)
     if out is not None:
-        write_table(held.planned_items(plan), Path(out))
+        _write_items(held.planned_batches(plan), Path(out))
     if as_json:
         print_json(plan.to_dict())
     else:
         click.echo(str(plan) + (f"\nitems in {out}" if out else ""))
+
+
+def _write_items(parts: Iterator[pa.Table], path: Path) -> None:
+    """Items as the file its name asks for; as Parquet, a batch at a time."""
+    first = next(parts, None)
+    if first is None or path.suffix.lower() != ".parquet":
+        write_table(pa.table({}) if first is None else pa.concat_tables([first, *parts]), path)
+        return
+    with written_whole(path) as beside, pq.ParquetWriter(beside, first.schema) as writer:
+        for part in chain([first], parts):
+            writer.write_table(part)
 
 
 @click.command("update", short_help="Spend a plan and commit a step.")

@@ -24,6 +24,7 @@ from posterity.engine.registering import (
     check_evidence,
     register,
 )
+from posterity.engine.rowsets import RowSet
 from posterity.engine.runs import Progress, Run, tidy
 from posterity.engine.updating import TRIES, Report, commit_votes, nothing, step_of
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter
@@ -163,12 +164,13 @@ def _step(files: Any, run_id: str, request: Request, cast: Cast, start: int) -> 
     if not len(present):
         return nothing(request, f"{request.model} has no vote on any item.")
     rows = present + start
+    planned = RowSet.of(rows)
     for _ in range(TRIES):
         context = Context(files)
         made = step_of(context, run_id)
         if made is not None:
             return made
-        plan = Plan(run_id, request, context.head, context.rows, rows, len(rows), {}, None)
+        plan = Plan(run_id, request, context.head, context.rows, planned, len(rows), {}, None)
         run = Run(context, run_id)
         # Named by what it holds: votes another process has left there are these votes.
         if not run.batches("votes"):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from posterity.engine.context import Context
-from posterity.engine.evaluating import FromFile
 from posterity.engine.planning import Plan, Request
 from posterity.engine.registering import complete, labelled_rows, labelled_truth, rows_of_keys
+from posterity.engine.rowsets import RowSet
 from posterity.engine.runs import Run, all_runs
 from posterity.engine.updating import Evaluate
+from posterity.engine.votefiles import FromFile
 from posterity.errors import StoreError
 from posterity.tables import softvotes
 from posterity.votes import MISSING, Cast
@@ -30,7 +31,7 @@ def labelled_plan(context: Context, request: Request) -> Plan:
         request=request,
         head=context.head,
         items=context.rows,
-        rows=rows,
+        chosen=RowSet.of(rows),
         eligible=len(rows),
         affected={},
         cost=None if unit is None else unit * len(rows),
@@ -66,9 +67,9 @@ def learn(context: Context, request: Request, evaluate: Evaluate) -> tuple[str, 
             hint="Nothing was changed. Mend the model and run the same again.",
         )
     told = str(complete(context, request.model, rows, cast))
-    missing = len(np.setdiff1d(plan.rows, rows))
+    missing = plan.evaluations - int(plan.chosen[rows].sum())
     if missing:
-        told += f"\n{missing:,} of its {len(plan.rows):,} labelled items have no vote"
+        told += f"\n{missing:,} of its {plan.evaluations:,} labelled items have no vote"
     run.drop()
     return told, len(rows), not (isinstance(file, FromFile) and not file.unplanned)
 
@@ -85,8 +86,11 @@ def reuse_labelled(run: Run, plan: Plan) -> None:
     own = labelled_rows(context, model)
     keys, votes = own.column("key").to_pylist(), own.column("vote").to_numpy()
     rows = rows_of_keys(context, keys)
-    have, _ = run.votes()
-    wanted = (votes != MISSING) & np.isin(rows, plan.rows) & ~np.isin(rows, have)
+    kept, shards = run.kept(), rows // context.description.shard_rows
+    wanted = (rows >= 0) & (votes != MISSING)
+    wanted[wanted] = plan.chosen[rows[wanted]]
+    for shard in np.unique(shards[wanted]).tolist():
+        wanted[shards == shard] &= ~np.isin(rows[shards == shard], kept.rows_of(shard))
     if wanted.any():
         order = np.argsort(rows[wanted])
         cast = Cast(votes, softvotes.from_columns(own, votes))

@@ -12,20 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from posterity._arrays import Floats, Mask, Rows
+from posterity._arrays import Rows
 from posterity.budget import FULL, Budget
+from posterity.choosing import chosen, find_cut
 from posterity.engine.context import Context
-from posterity.engine.history import ShardHistory
 from posterity.engine.registering import labelled_rows
+from posterity.engine.rowsets import STRETCH, RowSet
 from posterity.engine.steps import live_updates
+from posterity.engine.surveys import Survey
 from posterity.errors import InvalidParameter, StoreError
 from posterity.rehearsal import LEAST, Part, Rehearsed, rehearse
 from posterity.rules import Oracle, Rule
 from posterity.rules import parse as parse_rule
-from posterity.selectors import Candidates, Selector, choose
+from posterity.selectors import Selector
 from posterity.selectors import parse as parse_selector
 from posterity.specs import read_seed
-from posterity.tables.delta import to_parquet
 from posterity.votes import MISSING
 
 NO_REHEARSAL = (
@@ -97,8 +98,8 @@ class Plan:
     """The last step the plan has read."""
     items: int
     """Rows in the store when the plan was made."""
-    rows: Rows
-    """The items to evaluate, ascending."""
+    chosen: RowSet
+    """The items to evaluate."""
     eligible: int
     affected: dict[str, int]
     """The stored labels of the chosen items, most frequent first."""
@@ -109,9 +110,14 @@ class Plan:
     note: str = ""
 
     @property
+    def rows(self) -> Rows:
+        """The items to evaluate, ascending: all in one array."""
+        return self.chosen.all()
+
+    @property
     def evaluations(self) -> int:
         """How many items the model will look at."""
-        return len(self.rows)
+        return len(self.chosen)
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -154,42 +160,42 @@ def make_plan(
     ``only``: these rows, to try them again.
     """
     model = context.model(request.model)
-    entropy, eligible, voted, label = _survey(context, request)
-    eligible[:since] = False
-    if only is not None:
-        eligible &= np.isin(np.arange(context.rows), only)
-    else:
+    survey = Survey(
+        context,
+        request.model,
+        parse_selector(request.selector),
+        seed=request.seed,
+        where=request.where,
         # What the model failed on is tried again when asked for, not again and again.
-        eligible[failed_rows(context, request.model)] = False
-    rows = np.arange(context.rows)
-    selector, step = parse_selector(request.selector), context.head + 1
-    candidates = Candidates(entropy=entropy, rows=rows, step=step, seed=request.seed)
-    available = int(eligible.sum())
-    budget = FULL if only is not None else request.resolved(context)
-    chosen = choose(
-        selector.score(candidates),
-        rows=rows,
-        eligible=eligible,
-        first=~voted,
-        evaluations=budget.evaluations(available),
+        without=failed_rows(context, request.model) if only is None else (),
+        since=since,
+        only=only,
     )
-    told = hashlib.sha256(np.concatenate([[context.head], chosen]).tobytes()).hexdigest()
+    budget = FULL if only is not None else request.resolved(context)
+    cut = find_cut(survey.blocks, budget.evaluations)
+    rows, counts = RowSet(context.rows), np.zeros(len(context.classes) + 1, dtype=np.int64)
+    for part, labels in chosen(survey.blocks, cut):
+        rows.mark(part)
+        counts += np.bincount(labels - MISSING, minlength=len(counts))
+    told = hashlib.sha256(np.array([context.head], dtype=np.int64).tobytes())
+    for part in rows.stretches():
+        told.update(part.tobytes())
     unit = model.settings["cost"]
-    codes, counts = np.unique(label[chosen], return_counts=True)
-    names = [
-        "no label yet" if code == MISSING else str(name)
-        for code, name in zip(codes, context.classes.decode(codes), strict=True)
-    ]
+    names = ["no label yet", *(str(name) for name in context.classes)]
     return Plan(
-        id=f"{request.digest}-{told[:8]}",
+        id=f"{request.digest}-{told.hexdigest()[:8]}",
         request=request,
         head=context.head,
         items=context.rows,
-        rows=chosen,
-        eligible=available,
-        affected={names[at]: int(counts[at]) for at in np.argsort(-counts, kind="stable")},
-        cost=None if unit is None else unit * len(chosen),
-        rehearsed=_rehearse(context, request, len(chosen) / max(1, available)),
+        chosen=rows,
+        eligible=cut.available,
+        affected={
+            names[at]: int(counts[at])
+            for at in np.argsort(-counts, kind="stable").tolist()
+            if counts[at]
+        },
+        cost=None if unit is None else unit * len(rows),
+        rehearsed=_rehearse(context, request, len(rows) / max(1, cut.available)),
     )
 
 
@@ -234,31 +240,9 @@ def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any
     return rehearse(truth, votes, parts, prior=prior, estimator=estimator).to_dict()
 
 
-def _survey(context: Context, request: Request) -> tuple[Floats, Mask, Mask, Any]:
-    """Entropy, eligibility, votes and label of every row, gathered shard by shard."""
-    live = live_updates(context.headers)
-    prior_entropy = context.fit(request.model).prior_entropy
-    entropy, eligible = np.zeros(context.rows), ~context.removed.among(0, context.rows)
-    voted = np.zeros(context.rows, dtype=np.bool_)
-    label = np.zeros(context.rows, dtype=np.int32)
-    for shard, start, items in context.shards:
-        history = ShardHistory.read(context.ledger, shard, start, items)
-        now = history.current(live, prior_entropy)
-        part = slice(start, start + items)
-        entropy[part], voted[part], label[part] = now.entropy, now.voted, now.label
-        eligible[part] &= ~history.voted_by(live, request.model)
-    if request.where is not None and context.items is not None:
-        satisfied = np.zeros(context.rows, dtype=np.bool_)
-        found = context.items.select(["row"], request.where)
-        satisfied[found.column("row").to_numpy()] = True
-        eligible &= satisfied
-    return entropy, eligible, voted, label
-
-
 def save_plan(context: Context, plan: Plan) -> None:
     """Keep a plan under its id: first its rows, then the small file that makes it count."""
-    rows = pa.table({"row": plan.rows})
-    context.files.write(f"runs/{plan.id}/rows.parquet", to_parquet(rows))
+    context.files.write(f"runs/{plan.id}/rows.parquet", _packed(plan.chosen))
     plain = ("id", "head", "items", "eligible", "affected", "cost", "rehearsed")
     told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
     context.files.write(f"runs/{plan.id}/plan.json", json.dumps(told).encode())
@@ -272,8 +256,26 @@ def load_plan(context: Context, plan_id: str) -> Plan | None:
     try:
         told = json.loads(context.files.read(path).to_pybytes())
         kept = pa.BufferReader(context.files.read(f"runs/{plan_id}/rows.parquet"))
-        rows = pq.read_table(kept).column("row").to_numpy()
-    except (ValueError, OSError) as error:
+        rows = RowSet(told["items"])
+        for part in pq.ParquetFile(kept).iter_batches(STRETCH, columns=["row"]):
+            rows.mark(part.column("row").to_numpy())
+    except (ValueError, KeyError, IndexError, OSError) as error:
         raise StoreError(f"The plan '{plan_id}' is damaged: {error}.") from None
     request = Request(**told.pop("request"))
-    return Plan(request=request, rows=rows, **told)
+    return Plan(request=request, chosen=rows, **told)
+
+
+def _packed(rows: RowSet) -> pa.Buffer:
+    """Rows as Parquet, of which no more than a part is held in any other form."""
+    sink, schema = pa.BufferOutputStream(), pa.schema([("row", pa.int64())])
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        use_dictionary=False,
+        column_encoding={"row": "DELTA_BINARY_PACKED"},
+    ) as writer:
+        for part in rows.stretches():
+            if len(part):
+                writer.write_table(pa.table({"row": part}, schema))
+    return sink.getvalue()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,9 @@ from posterity.votes import Cast
 
 Progress = Callable[[int, int], None]
 """Called with the evaluations done and the evaluations in all."""
+
+OF_SHARD = re.compile(r"/votes-(\d+)-[0-9a-f]+\.parquet$")
+"""How a file of one shard's votes is named; those of older versions do not name the shard."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,17 @@ class Run:
         return [path for path in self.context.files.list(self.folder) if path.startswith(prefix)]
 
     def keep_votes(self, rows: Rows, votes: Cast) -> None:
-        """Make a batch of votes durable."""
-        soft = softvotes.to_columns(votes)
-        self._keep("votes", pa.table({"row": rows, "vote": votes.hard, **soft}))
+        """Make a batch of votes durable, those of each shard in a file of their own."""
+        shards = rows // self.context.description.shard_rows
+        for shard in np.unique(shards).tolist():
+            at = np.flatnonzero(shards == shard)
+            own = votes[at]
+            columns = {"row": rows[at], "vote": own.hard, **softvotes.to_columns(own)}
+            self.keep_table(shard, pa.table(columns))
+
+    def keep_table(self, shard: int, votes: pa.Table) -> None:
+        """Make votes of one shard durable that are in columns already."""
+        self._keep(f"votes-{shard}", votes)
 
     def keep_errors(self, reasons: dict[int, str]) -> None:
         """Remember items the model failed on."""
@@ -56,8 +68,23 @@ class Run:
 
     def votes(self) -> tuple[Rows, Cast]:
         """All votes so far, by row."""
+        return self._votes(self.batches("votes"))
+
+    def kept(self) -> KeptVotes:
+        """The votes so far, to be read shard by shard."""
+        of_shards: dict[int, list[str]] = {}
+        others = []
+        for path in self.batches("votes"):
+            named = OF_SHARD.search(path)
+            if named is None:
+                others.append(path)
+            else:
+                of_shards.setdefault(int(named[1]), []).append(path)
+        return KeptVotes(self, of_shards, others)
+
+    def _votes(self, paths: Sequence[str]) -> tuple[Rows, Cast]:
         soft = {name: LEDGER.field(name).type for name in softvotes.NAMES}
-        table = self._read("votes", {"row": pa.int64(), "vote": pa.int32(), **soft})
+        table = self._read(paths, {"row": pa.int64(), "vote": pa.int32(), **soft})
         rows, votes = (table.column(name).to_numpy() for name in ("row", "vote"))
         # Two processes on one run may have asked for the same vote.
         unique, first = np.unique(rows, return_index=True)
@@ -65,7 +92,7 @@ class Run:
 
     def errors(self) -> dict[int, str]:
         """The items the model failed on, with its last words."""
-        table = self._read("errors", {"row": pa.int64(), "reason": pa.string()})
+        table = self._read(self.batches("errors"), {"row": pa.int64(), "reason": pa.string()})
         return dict(
             zip(table.column("row").to_pylist(), table.column("reason").to_pylist(), strict=True)
         )
@@ -80,19 +107,46 @@ class Run:
         for path in self.context.files.list(self.folder):
             self.context.files.delete(path)
 
-    def _read(self, kind: str, columns: dict[str, pa.DataType]) -> pa.Table:
+    def _read(self, paths: Sequence[str], columns: dict[str, pa.DataType]) -> pa.Table:
         empty = pa.schema(list(columns.items())).empty_table()
         parts = [empty]
-        for path in self.batches(kind):
+        for path in paths:
             try:
                 # Not a Python file: Arrow's threads may outlive the interpreter's lock.
-                held = pq.read_table(pa.BufferReader(self.context.files.read(path)))
+                file = pq.ParquetFile(pa.BufferReader(self.context.files.read(path)))
+                held = file.read([name for name in columns if name in file.schema_arrow.names])
                 for name in set(columns) - set(held.column_names):  # of an older version
                     held = held.append_column(name, pa.nulls(held.num_rows, columns[name]))
                 parts.append(held.select(list(columns)).cast(empty.schema))
             except (OSError, pa.ArrowInvalid) as error:
                 raise StoreError(f"'{path}' of the run is damaged: {error}.") from None
         return pa.concat_tables(parts)
+
+
+@dataclass(frozen=True)
+class KeptVotes:
+    """A run's votes as they were when its folder was listed, one shard in memory at a time."""
+
+    run: Run
+    of_shards: dict[int, list[str]]
+    others: list[str]
+    """Files of an older version, which hold rows of any shard."""
+
+    def of(self, shard: int) -> tuple[Rows, Cast]:
+        """The votes of one shard, by row."""
+        rows, votes = self.run._votes([*self.others, *self.of_shards.get(shard, [])])
+        own = self._own(rows, shard)
+        return rows[own], votes[own]
+
+    def rows_of(self, shard: int) -> Rows:
+        """The rows of one shard that have a vote, ascending."""
+        paths = [*self.others, *self.of_shards.get(shard, [])]
+        rows = np.unique(self.run._read(paths, {"row": pa.int64()}).column("row").to_numpy())
+        return rows[self._own(rows, shard)]
+
+    def _own(self, rows: Rows, shard: int) -> slice:
+        size = self.run.context.description.shard_rows
+        return slice(*np.searchsorted(rows, [shard * size, (shard + 1) * size]).tolist())
 
 
 def all_runs(context: Context) -> list[str]:

@@ -140,7 +140,7 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
     made = step_of(context, plan.id)
     if made is not None:
         return made
-    if not len(plan.rows):
+    if not plan.evaluations:
         return nothing(plan.request, "Nothing to do: no item is eligible within the budget.")
     if load_plan(context, plan.id) is None:
         save_plan(context, plan)
@@ -185,22 +185,26 @@ def _refuse_moved(context: Context, plan: Plan, rebase: bool) -> None:
 
 def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> Report:
     """Fold a run's votes shard by shard and make them a step with one commit."""
-    rows, votes = run.votes()
-    errors = run.errors()
-    failed = sorted(set(errors) - set(rows.tolist()))
+    kept, errors = run.kept(), run.errors()
+    failing = set(errors)
     step, live = context.head + 1, live_updates(context.headers)
     fit = context.fit(plan.request.model)
     own = Part(plan.request.model, parse_rule(plan.request.rule), fit)
     steps = [*parts_of(context, live), own]
     files: list[DataFile] = []
     totals = np.zeros(5)
-    folded = 0
+    folded = obtained = 0
     for shard, start, items in context.shards:
+        rows, votes = kept.of(shard)
+        if not len(rows):
+            continue
+        obtained += len(rows)
+        failing -= set(rows[np.isin(rows, list(failing))].tolist())
         history = ShardHistory.read(context.ledger, shard, start, items)
-        part = (rows >= start) & (rows < start + items) & ~context.removed[rows]
-        local = rows[part] - start
+        here = ~context.removed[rows]
+        local = rows[here] - start
         unseen = ~history.voted_by(live, plan.request.model)[local]
-        local, cast = local[unseen], votes[part][unseen]
+        local, cast = local[unseen], votes[here][unseen]
         if not len(local):
             continue
         stored = history.current(live, 0.0).label[local]
@@ -208,6 +212,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         files.append(write_rows(context, step, shard, start + local, cast, decided))
         totals += _totals(decided)
         folded += len(local)
+    failed = sorted(failing)
     if not folded and failed:
         run.drop()  # nothing is lost with it: the same command tries again
         raise StoreError(
@@ -216,7 +221,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
             hint="Nothing was changed. Mend the model and run the same again.",
         )
     if not folded:
-        if len(rows):
+        if obtained:
             run.drop()  # its items are gone, or have votes by now
         return nothing(plan.request, "Nothing to do: no vote was obtained.")
     if failed:

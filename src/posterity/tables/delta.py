@@ -153,6 +153,12 @@ class Snapshot:
         ]
         return sorted(listed, key=lambda file: file.path)
 
+    def limited(self, files: Sequence[DataFile]) -> Snapshot:
+        """The same table as if it had these files only, to be read."""
+        part = Snapshot(self.table, self._handle)
+        part._files = list(files)
+        return part
+
     def partitions(self) -> list[int]:
         """The values of the partition column, ascending."""
         column = self.table.partition or ""
@@ -195,10 +201,11 @@ class Snapshot:
             schema = pa.schema([self.table.schema.field(name) for name in columns])
             yield file, rows.select(list(columns)).cast(schema)
 
-    def select(self, columns: Sequence[str], predicate: str) -> pa.Table:
-        """Rows that satisfy a condition in SQL."""
+    def selected(self, columns: Sequence[str], predicate: str) -> Iterator[pa.RecordBatch]:
+        """Rows that satisfy a condition in SQL, in batches, in any order."""
         try:
-            return pa.table(self._handle.scan(columns=list(columns), predicate=predicate))
+            for batch in self._handle.scan(columns=list(columns), predicate=predicate):
+                yield pa.record_batch(batch)
         except (DeltaError, OSError, ValueError) as error:
             raise StoreError(f"The filter {predicate!r} cannot be used: {error}.") from None
 

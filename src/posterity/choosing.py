@@ -1,0 +1,119 @@
+"""Choosing exactly B of N items block by block: what is kept between passes does not grow with N.
+
+    cut = find_cut(blocks, lambda available: B)        one pass, more only where ties are many
+    for rows, codes in chosen(blocks, cut): …          one pass
+
+The result is that of ``selectors.choose`` on all blocks at once, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from posterity._arrays import Codes, Counts, Floats, Mask, Rows
+from posterity.errors import InvalidData
+from posterity.selectors import choose, row_hash
+from posterity.thresholds import WIDTHS, Cut, Keys, Tally, descending, digit
+
+CAP = 2**22
+"""Candidates held in memory to choose among them exactly."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Eligible items, each in one block only."""
+
+    score: Floats
+    rows: Rows
+    first: Mask
+    """Items without any vote: they come before all others."""
+    codes: Codes
+    """What the caller wants to know of the chosen ones, such as their label."""
+
+    @classmethod
+    def of(cls, score: Floats, *, rows: Rows, eligible: Mask, first: Mask, codes: Codes) -> Block:
+        """The eligible ones of some items."""
+        at = np.flatnonzero(eligible)
+        if not np.isfinite(np.asarray(score)[at]).all():
+            raise InvalidData("A selector must give finite scores.")
+        return cls(np.asarray(score)[at], rows[at], first[at], codes[at])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def digit(self, level: int) -> Counts:
+        """The next bits of each item's place in the order of choice: group, score, hash."""
+        if level < 3:
+            return digit(level, np.where(self.first, 0, 1), descending(self.score))
+        return digit(level - 3, None, row_hash(self.rows))
+
+    def split(self, cut: Cut) -> tuple[Mask, Mask]:
+        """Which items are before a cut, and which are at it."""
+        before, at = np.zeros(len(self), dtype=np.bool_), np.ones(len(self), dtype=np.bool_)
+        for level, reached in cut.digits.items():
+            found = self.digit(level)
+            before |= at & (found < reached)
+            at &= found == reached
+        return before, at
+
+
+Blocks = Callable[[], Iterable[Block]]
+"""All blocks, as often as they are asked for."""
+
+
+def find_cut(blocks: Blocks, evaluations: Callable[[int], int], *, cap: int = CAP) -> Cut:
+    """Where the choice ends, given how many to choose when so many are available.
+
+    One pass finds a cut with few enough candidates at it, unless many have nearly the same score.
+    """
+    tally = Tally(0)
+    for block in blocks():
+        tally.add(block.digit(0))
+    cut = Cut.whole(tally.total, evaluations(tally.total))
+    if cut.left == cut.held or not cut.left:
+        return cut
+    cut = cut.narrowed(tally)
+    level = 1
+    while min(cut.left, cut.held - cut.left) and cut.held > cap and level < len(WIDTHS):
+        tally = Tally(level)
+        lowest, highest = np.uint64(2**64 - 1), np.uint64(0)
+        for block in blocks():
+            _, at = block.split(cut)
+            tally.add(block.digit(level)[at])
+            if level < 3:
+                keys: Keys = descending(block.score[at])
+                lowest = min(lowest, keys.min(initial=lowest))
+                highest = max(highest, keys.max(initial=highest))
+        cut = cut.narrowed(tally)
+        # Equal scores have no more bits to tell them apart; only the hash of the row has.
+        level = 3 if level < 3 and lowest == highest else level + 1
+    return cut
+
+
+def chosen(blocks: Blocks, cut: Cut) -> Iterator[tuple[Rows, Codes]]:
+    """The chosen rows and their codes: those of each block before the cut, then those at it."""
+    waiting: list[Block] = []
+    for block in blocks():
+        before, at = block.split(cut)
+        if cut.left == cut.held:
+            before |= at
+        elif cut.left:
+            own = block.score[at], block.rows[at], block.first[at], block.codes[at]
+            waiting.append(Block(*own))
+        yield block.rows[before], block.codes[before]
+    if not waiting:
+        return
+    rows = np.concatenate([block.rows for block in waiting])
+    codes = np.concatenate([block.codes for block in waiting])
+    among = choose(
+        np.concatenate([block.score for block in waiting]),
+        rows=rows,
+        eligible=np.ones(len(rows), dtype=np.bool_),
+        first=np.concatenate([block.first for block in waiting]),
+        evaluations=cut.left,
+    )
+    taken = np.isin(rows, among, assume_unique=True)
+    yield rows[taken], codes[taken]

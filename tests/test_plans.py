@@ -1,0 +1,109 @@
+"""Plans: the same whatever the shards, and the same when they are read back."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from posterity import Store
+from posterity.engine import planning, rowsets, surveys
+from posterity.engine.context import Context
+from posterity.engine.planning import load_plan, save_plan
+from posterity.errors import StoreError
+from posterity.tables.delta import to_parquet
+from posterity.tables.files import open_files
+from tests.stores import NAMES, World, small_store
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def store(tmp_path: Path, world: World) -> Store:
+    held = small_store(tmp_path / "store", world)
+    held.register(world.model("new"))
+    return held
+
+
+def opened(store: Store) -> Context:
+    return Context(open_files(store.path))
+
+
+def test_a_plan_is_named_by_its_rows(store: Store) -> None:
+    plan = store.plan("new", budget="30%")
+    told = hashlib.sha256(np.concatenate([[plan.head], plan.rows]).tobytes()).hexdigest()
+    assert plan.id.endswith(f"-{told[:8]}")
+    assert plan.rows.dtype == np.int64
+    assert plan.evaluations == len(plan.rows) == 18
+
+
+def test_shards_and_blocks_do_not_matter(tmp_path: Path, world: World) -> None:
+    asked = [
+        {"budget": "30%"},
+        {"budget": 7, "selector": "random", "seed": 3},
+        {"budget": 0.5, "where": "lang = 'de'", "selector": "everything"},
+    ]
+    found = []
+    for size in (1, 7, 25, 1000):
+        store = Store.create(tmp_path / f"store-{size}", classes=NAMES, shard_rows=size)
+        store.add(world.table(0, 50))
+        store.update(world.model("old"), budget="80%")
+        store.update(world.model("mid"), budget="40%")
+        store.add(world.table(50, 60))
+        store.remove(["item-4", "item-44"])
+        store.register(world.model("new"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(surveys, "BLOCK", 5 if size == 25 else 2**20)
+            found.append([store.plan("new", **options).to_dict() for options in asked])  # type: ignore[arg-type]
+    assert found[0][0]["evaluations"] == 17
+    assert all(plans == found[0] for plans in found)
+
+
+def test_a_plan_is_read_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rowsets, "STRETCH", 16)
+    monkeypatch.setattr(planning, "STRETCH", 16)
+    context = opened(store)
+    plan = store.plan("new", budget="100%")
+    kept = load_plan(context, plan.id)
+    assert kept is not None
+    assert kept.rows.tolist() == plan.rows.tolist() == list(range(60))
+    assert kept.to_dict() == plan.to_dict()
+    path = f"{store.path}/runs/{plan.id}/rows.parquet"
+    assert pq.ParquetFile(path).num_row_groups == 4
+
+
+def test_plans_of_an_older_version_are_read(store: Store) -> None:
+    """Their rows are one table, and anybody's compaction may have written them anew."""
+    context = opened(store)
+    plan = store.plan("new", budget="30%")
+    rows = to_parquet(pa.table({"row": plan.rows}))
+    context.files.write(f"runs/{plan.id}/rows.parquet", rows)
+    kept = load_plan(context, plan.id)
+    assert kept is not None
+    assert kept.rows.tolist() == plan.rows.tolist()
+
+
+def test_a_damaged_plan_is_named(store: Store) -> None:
+    context = opened(store)
+    plan = store.plan("new", budget="30%")
+    beyond = to_parquet(pa.table({"row": pa.array([10**6])}))
+    for content in (b"nonsense", beyond):
+        context.files.write(f"runs/{plan.id}/rows.parquet", content)
+        with pytest.raises(StoreError, match=f"The plan '{plan.id}' is damaged"):
+            load_plan(context, plan.id)
+    save_plan(context, plan)
+    assert load_plan(context, plan.id) is not None
+
+
+def test_a_plan_of_nothing_is_kept_too(store: Store) -> None:
+    plan = store.plan("new", budget=0)
+    kept = load_plan(opened(store), plan.id)
+    assert kept is not None
+    assert kept.rows.tolist() == []

@@ -1,0 +1,38 @@
+"""Row sets, against sets of Python."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posterity.engine.rowsets import RowSet
+
+
+@given(
+    parts=st.lists(st.sets(st.integers(0, 99), max_size=30), max_size=4),
+    start=st.integers(0, 120),
+    items=st.integers(0, 120),
+)
+def test_a_row_set_is_a_set_of_rows(parts: list[set[int]], start: int, items: int) -> None:
+    rows, wanted = RowSet(100), set[int]()
+    for part in parts:
+        rows.mark(np.array(sorted(part, key=lambda row: row % 7), dtype=np.int64))
+        wanted |= part
+        assert len(rows) == len(wanted)
+    assert rows.all().tolist() == sorted(wanted)
+    assert rows.all().dtype == np.int64
+    own = [row for row in range(start, start + items) if row in wanted]
+    assert rows.between(start, items).tolist() == own
+    assert (np.flatnonzero(rows.among(start, items)) + start).tolist() == own
+    asked = np.arange(200)[::-1]
+    assert rows[asked].tolist() == [row in wanted for row in asked.tolist()]
+    assert RowSet.of(np.array([*wanted, *wanted], dtype=np.int64)).all().tolist() == sorted(wanted)
+
+
+def test_nothing_is_held_of_nothing() -> None:
+    empty = RowSet(0)
+    assert len(empty) == 0
+    assert empty.all().tolist() == []
+    assert empty[np.array([0, 5])].tolist() == [False, False]
+    assert empty.between(0, 10).tolist() == []
