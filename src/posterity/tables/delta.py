@@ -21,10 +21,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from posterity.errors import CommitConflict, InvalidData, StoreError
+from posterity.tables.encodings import ROW_GROUP, write_options
 from posterity.tables.failpoints import reach
 from posterity.tables.files import Files
-
-ROW_GROUP = 2**20
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ class Snapshot:
                     kind = self.table.schema.field(name).type
                     rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
             if column in columns:
-                constant = pa.array([int(value or 0)] * rows.num_rows, pa.int32())
+                constant = pa.repeat(pa.scalar(int(value or 0), pa.int32()), rows.num_rows)
                 rows = rows.append_column(column, constant)
             schema = pa.schema([self.table.schema.field(name) for name in columns])
             yield file, rows.select(list(columns)).cast(schema)
@@ -290,20 +289,7 @@ def delta_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def to_parquet(rows: pa.Table) -> pa.Buffer:
-    """Parquet bytes with encodings that suit row numbers, codes and entropies."""
-    packed = [field.name for field in rows.schema if pa.types.is_integer(field.type)]
-    split = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
+    """Parquet bytes with encodings that suit row numbers, codes, entropies and ids."""
     sink = pa.BufferOutputStream()
-    others = [name for name in rows.column_names if name not in (*packed, *split)]
-    pq.write_table(
-        rows,
-        sink,
-        compression="zstd",
-        row_group_size=ROW_GROUP,
-        use_dictionary=others,
-        column_encoding={
-            **dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-            **dict.fromkeys(split, "BYTE_STREAM_SPLIT"),
-        },
-    )
+    pq.write_table(rows, sink, row_group_size=ROW_GROUP, **write_options(rows))
     return sink.getvalue()
