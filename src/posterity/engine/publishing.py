@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 
 from posterity.engine.context import Context
 from posterity.engine.history import ShardHistory
-from posterity.engine.steps import live_updates
 from posterity.errors import CommitConflict
 from posterity.tables.delta import Table
 
@@ -20,8 +21,8 @@ def labels_of(context: Context, shard: int, start: int, items: int) -> pa.Table:
     if context.items is None:
         return labels_schema(context).empty_table().drop_columns(["shard"])
     history = ShardHistory.read(context.ledger, shard, start, items)
-    now = history.current(live_updates(context.headers), 0.0)
-    known = context.items.read(["row", "id"], shard)
+    now = history.current([], 0.0)
+    known = by_row(context.items.read(["row", "id"], shard))
     local = known.column("row").to_numpy() - start
     keep = np.flatnonzero(~context.removed[local + start])
     at = local[keep]
@@ -39,11 +40,22 @@ def labels_of(context: Context, shard: int, start: int, items: int) -> pa.Table:
     )
 
 
+def by_row(rows: pa.Table) -> pa.Table:
+    """In the order of their rows; what was written shard by shard mostly is already."""
+    given = rows.column("row").to_numpy()
+    return rows if (given[1:] >= given[:-1]).all() else rows.sort_by("row")
+
+
+def each_labels(context: Context) -> Iterator[pa.Table]:
+    """Current labels shard by shard, by row."""
+    for shard in context.shards:
+        yield labels_of(context, *shard)
+
+
 def all_labels(context: Context) -> pa.Table:
     """Current labels of all items, by row."""
-    parts = [labels_of(context, *shard) for shard in context.shards]
     empty = labels_schema(context).empty_table().drop_columns(["shard"])
-    return pa.concat_tables([empty, *parts]).sort_by("row")
+    return pa.concat_tables([empty, *each_labels(context)])
 
 
 def labels_schema(context: Context) -> pa.Schema:
