@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from posterity.engine.context import Context
 from posterity.engine.history import ShardHistory
+from posterity.engine.runs import Progress
 from posterity.errors import CommitConflict
 from posterity.tables.delta import Table
 
@@ -19,7 +20,7 @@ TRIES = 20
 def labels_of(context: Context, shard: int, start: int, items: int) -> pa.Table:
     """Current labels of one shard: id, row, label name, belief, step of the last change."""
     if context.items is None:
-        return labels_schema(context).empty_table().drop_columns(["shard"])
+        return own_schema(context).empty_table()
     history = ShardHistory.read(context.ledger, shard, start, items)
     now = history.current([], 0.0)
     known = by_row(context.items.read(["row", "id"], shard))
@@ -46,16 +47,31 @@ def by_row(rows: pa.Table) -> pa.Table:
     return rows if (given[1:] >= given[:-1]).all() else rows.sort_by("row")
 
 
-def each_labels(context: Context) -> Iterator[pa.Table]:
+def each_shard(
+    context: Context, progress: Progress | None = None
+) -> Iterator[tuple[int, int, int]]:
+    """The shards one after the other, telling how far that is."""
+    for shard, start, items in context.shards:
+        yield shard, start, items
+        if progress is not None:
+            progress(start + items, context.rows)
+
+
+def each_labels(context: Context, progress: Progress | None = None) -> Iterator[pa.Table]:
     """Current labels shard by shard, by row."""
-    for shard in context.shards:
+    for shard in each_shard(context, progress):
         yield labels_of(context, *shard)
 
 
 def all_labels(context: Context) -> pa.Table:
     """Current labels of all items, by row."""
-    empty = labels_schema(context).empty_table().drop_columns(["shard"])
-    return pa.concat_tables([empty, *each_labels(context)])
+    return pa.concat_tables([own_schema(context).empty_table(), *each_labels(context)])
+
+
+def own_schema(context: Context) -> pa.Schema:
+    """The columns of current labels: those of the derived table without its partition."""
+    schema = labels_schema(context)
+    return schema.remove(schema.get_field_index("shard"))
 
 
 def labels_schema(context: Context) -> pa.Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from posterity.engine import deciding, publishing, updating
 from posterity.engine.context import Context
 from posterity.engine.history import ShardHistory
 from posterity.engine.items import find_rows, id_array
+from posterity.engine.runs import Progress
 from posterity.engine.steps import REVERT, Header, live_updates, masked
 from posterity.errors import InvalidParameter
 from posterity.votes import MISSING
@@ -19,28 +21,35 @@ from posterity.votes import MISSING
 
 def flips(context: Context, step: int | None = None) -> pa.Table:
     """The labels a step changed, as changes; an item's first label is not a flip."""
+    return _joined(context, each_flip(context, step))
+
+
+def each_flip(
+    context: Context, step: int | None = None, progress: Progress | None = None
+) -> Iterator[pa.Table]:
+    """The labels a step changed, shard by shard, by row."""
     number = context.head if step is None else step
     context.check_step(number)
-    parts = []
-    for shard, start, items in context.shards:
-        history = ShardHistory.read(context.ledger, shard, start, items)
-        written = history.steps.get(number)
-        if written is None:
-            continue
-        before = history.before(number).current([], 0.0).label[written.rows]
-        at = np.flatnonzero((before != MISSING) & (before != written.label))
-        parts.append(
-            _changes(
-                context,
-                shard,
-                start + written.rows[at],
-                before[at],
-                written.label[at],
-                written.belief[at],
-                np.full(len(at), number, dtype=np.int32),
-            )
-        )
-    return _joined(context, parts)
+    shards = publishing.each_shard(context, progress)
+    return (_flips(context, number, *shard) for shard in shards)
+
+
+def _flips(context: Context, number: int, shard: int, start: int, items: int) -> pa.Table:
+    history = ShardHistory.read(context.ledger, shard, start, items)
+    written = history.steps.get(number)
+    if written is None:
+        return changes_schema(context).empty_table()
+    before = history.before(number).current([], 0.0).label[written.rows]
+    at = np.flatnonzero((before != MISSING) & (before != written.label))
+    return _changes(
+        context,
+        shard,
+        start + written.rows[at],
+        before[at],
+        written.label[at],
+        written.belief[at],
+        np.full(len(at), number, dtype=np.int32),
+    )
 
 
 def changes(context: Context, since: int) -> pa.Table:
@@ -48,27 +57,28 @@ def changes(context: Context, since: int) -> pa.Table:
 
     A label that was changed and changed back in between is not among them; a first label is.
     """
+    return _joined(context, each_change(context, since))
+
+
+def each_change(
+    context: Context, since: int, progress: Progress | None = None
+) -> Iterator[pa.Table]:
+    """Items whose label is not what it was after a step, shard by shard, by row."""
     if not -1 <= since <= context.head:
         allowed = f"a step of the store, up to {context.head} (-1: before the first)"
         raise InvalidParameter.of("since", allowed, since)
-    parts = []
-    for shard, start, items in context.shards:
-        history = ShardHistory.read(context.ledger, shard, start, items)
-        before = history.before(since + 1).current([], 0.0).label
-        now = history.current([], 0.0)
-        at = np.flatnonzero(before != now.label)
-        parts.append(
-            _changes(
-                context,
-                shard,
-                start + at,
-                before[at],
-                now.label[at],
-                now.belief[at],
-                now.changed[at],
-            )
-        )
-    return _joined(context, parts)
+    shards = publishing.each_shard(context, progress)
+    return (_changes_since(context, since, *shard) for shard in shards)
+
+
+def _changes_since(context: Context, since: int, shard: int, start: int, items: int) -> pa.Table:
+    history = ShardHistory.read(context.ledger, shard, start, items)
+    before = history.before(since + 1).current([], 0.0).label
+    now = history.current([], 0.0)
+    at = np.flatnonzero(before != now.label)
+    return _changes(
+        context, shard, start + at, before[at], now.label[at], now.belief[at], now.changed[at]
+    )
 
 
 def changes_schema(context: Context) -> pa.Schema:
@@ -91,6 +101,8 @@ def _changes(
     context: Context, shard: int, rows: Rows, old: Codes, new: Codes, belief: Any, step: Codes
 ) -> pa.Table:
     keep = ~context.removed[rows]
+    if not keep.any():
+        return changes_schema(context).empty_table()
     names = pa.array(context.classes.names)
     # Steps are numbered from 0 without gaps, so that a step is the place of its reason.
     reasons = pa.array([_reason(header) for header in context.headers], pa.string())
@@ -109,8 +121,8 @@ def _changes(
     )
 
 
-def _joined(context: Context, parts: list[pa.Table]) -> pa.Table:
-    return pa.concat_tables([changes_schema(context).empty_table(), *parts]).sort_by("row")
+def _joined(context: Context, parts: Iterator[pa.Table]) -> pa.Table:
+    return pa.concat_tables([changes_schema(context).empty_table(), *parts])
 
 
 def _reason(header: Header) -> str:
