@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from posterity._arrays import Codes, Rows
 from posterity.engine import deciding, publishing, updating
@@ -135,16 +136,16 @@ def _reason(header: Header) -> str:
 def history(context: Context, item: str | int) -> list[dict[str, Any]]:
     """What happened to one item: a row per step that touched it."""
     (row,) = find_rows(context, id_array([item])).tolist()
-    shard, start, items = context.shards[row // context.description.shard_rows]
-    history = ShardHistory.read(context.ledger, shard, start, items)
+    written = _written(context, row)
     undone = masked(context.headers)
     told = []
     for header in context.headers:
-        written = history.steps.get(header.step)
-        at = None if written is None else np.flatnonzero(written.rows == row - start)
-        if written is None or at is None or not len(at):
+        if header.step not in written:
             continue
-        vote, label = context.classes.decode([written.vote[at[0]], written.label[at[0]]])
+        found = written[header.step]
+        vote, label = context.classes.decode(
+            [MISSING if found[name] is None else found[name] for name in ("vote", "label")]
+        )
         told.append(
             {
                 "step": header.step,
@@ -152,39 +153,56 @@ def history(context: Context, item: str | int) -> list[dict[str, Any]]:
                 "model": header.model,
                 "vote": vote,
                 "label": label,
-                "belief": float(written.belief[at[0]]),
-                "entropy": float(written.entropy[at[0]]),
+                "belief": found["belief"],
+                "entropy": found["entropy"],
                 "counts": header.step not in undone,
             }
         )
     return told
 
 
+def _written(context: Context, row: int) -> dict[int, dict[str, Any]]:
+    """What each step wrote about one row, read from the few parts of files that may hold it."""
+    columns = ["row", "step", "vote", "label", "belief", "entropy"]
+    written: dict[int, dict[str, Any]] = {}
+    for file in context.ledger.files_of(row // context.description.shard_rows):
+        for part in context.ledger.row_groups(file, columns, row=row):
+            for found in part.filter(pc.equal(part.column("row"), row)).to_pylist():
+                written.setdefault(found["step"], found)
+    return written
+
+
 def beliefs(context: Context, ids: Any = None, *, top: int = 3) -> pa.Table:
     """The most believed classes of items (all by default) and the beliefs in them."""
+    nobody = np.zeros((0, 1))
+    names = pa.array(context.classes.names)
+    empty = _beliefs_table(pa.array([], pa.int64()), names, nobody, nobody)
+    if context.id_kind is not None:
+        empty = empty.add_column(0, "id", pa.array([], context.id_kind))
+    return pa.concat_tables([empty, *each_belief(context, ids, top=top)])
+
+
+def each_belief(context: Context, ids: Any = None, *, top: int = 3) -> Iterator[pa.Table]:
+    """The most believed classes of items (all by default), shard by shard."""
     if top < 1:
         raise InvalidParameter.of("top", "at least 1", top)
-    rows = (
-        np.flatnonzero(~context.removed.among(0, context.rows))
-        if ids is None
-        else find_rows(context, id_array(ids))
-    )
+    rows = None if ids is None else find_rows(context, id_array(ids))
     live = live_updates(context.headers)
     steps, fit = updating.parts_of(context, live), context.fit()
     names = pa.array(context.classes.names)
-    parts = [_beliefs_table(pa.array([], pa.int64()), names, np.zeros((0, 1)), np.zeros((0, 1)))]
     for shard, start, items in context.shards:
-        local = rows[(rows >= start) & (rows < start + items)] - start
+        if rows is None:
+            local = np.flatnonzero(~context.removed.among(start, items))
+        else:
+            local = rows[(rows >= start) & (rows < start + items)] - start
         if not len(local):
             continue
         history = ShardHistory.read(context.ledger, shard, start, items)
         votes = history.votes_of(local, live)
         codes, believed = deciding.most_believed(fit, steps, votes, len(local), top)
-        parts.append(_beliefs_table(pa.array(local + start), names, codes, believed))
-    table = pa.concat_tables(parts)
-    if context.items is None:
-        return table
-    return table.add_column(0, "id", context.id_of(table.column("row")))
+        given = pa.array(local + start)
+        table = _beliefs_table(given, names, codes, believed)
+        yield table.add_column(0, "id", context.id_of(given, shard))
 
 
 def _beliefs_table(rows: pa.Array, names: pa.Array, codes: Any, believed: Any) -> pa.Table:
