@@ -200,6 +200,20 @@ class Snapshot:
                 rows = parquet.read_row_group(group, self._held(parquet, columns))
             yield self._fitted(file, rows, columns)
 
+    def highest(self, file: DataFile, column: str) -> int | None:
+        """The largest value of a column as the file's statistics tell; None if they do not."""
+        with self._whole(file):  # only the end of it is read
+            source = self.table.files.open(f"{self.table.name}/{file.path}")
+            told = pq.read_metadata(source)
+        names = told.schema.names
+        at = names.index(column) if column in names else None
+        if at is None or not told.num_row_groups:
+            return None
+        groups = [told.row_group(group).column(at) for group in range(told.num_row_groups)]
+        if not all(group.is_stats_set and group.statistics.has_min_max for group in groups):
+            return None
+        return max(int(group.statistics.max) for group in groups)
+
     def _open(self, file: DataFile) -> pq.ParquetFile:
         content = self.table.files.read(f"{self.table.name}/{file.path}")
         return pq.ParquetFile(pa.BufferReader(content))
