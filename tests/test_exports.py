@@ -154,3 +154,22 @@ def test_one_shard_is_read_at_a_time(
         assert len(done) == shard
         assert set(table.column("row").to_numpy() // 25) <= {shard}
     assert done == [(25, 60), (50, 60), (60, 60)]
+
+
+def test_no_table_outlives_its_writing(store: Store, tmp_path: Path) -> None:
+    """What is shown of an export does not hold on to the shards it came from."""
+    alive: list[int] = []
+    labels_of = publishing.labels_of
+
+    def watched(context: Context, *shard: int) -> pa.Table:
+        alive.append(pa.total_allocated_bytes())
+        wide = labels_of(context, *shard)
+        return wide.set_column(0, "id", pa.array(["x" * 2**14] * wide.num_rows))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publishing, "labels_of", watched)
+        out = str(tmp_path / "out.jsonl")
+        told = CliRunner().invoke(cli, ["labels", store.path, "--out", out])
+    assert told.exit_code == 0, told.output
+    # The last table may still be there when the next is made; those before it are not.
+    assert alive[2] - alive[0] < 2 * 25 * 2**14

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -157,15 +158,15 @@ def _opened(store: str, out: str | None) -> Context:
 
 def _taken(
     schema: pa.Schema, tables: Iterator[pa.Table], out: str | None, as_json: bool
-) -> tuple[pa.Table, int]:
+) -> tuple[list[dict[str, Any]], int]:
     """The rows to show, and how many there are in all; written to a file on the way, if asked."""
-    shown = schema.empty_table()
+    shown: list[dict[str, Any]] = []
 
     def passing() -> Iterator[pa.Table]:
-        nonlocal shown
         for table in tables:
-            wanted = table.num_rows if as_json and out is None else SHOWN - shown.num_rows
-            shown = pa.concat_tables([shown, table.slice(0, max(0, wanted))])
+            wanted = table.num_rows if as_json and out is None else SHOWN - len(shown)
+            # As plain rows: a slice would hold on to the whole table.
+            shown.extend(table.slice(0, wanted).to_pylist())
             yield table
 
     if out is not None:
@@ -175,13 +176,15 @@ def _taken(
     return shown, count
 
 
-def _tell(told: tuple[pa.Table, int], what: str, out: str | None, *, as_json: bool) -> None:
+def _tell(
+    told: tuple[list[dict[str, Any]], int], what: str, out: str | None, *, as_json: bool
+) -> None:
     shown, count = told
     if as_json:
-        print_json({what: shown.to_pylist()})
+        print_json({what: shown})
         return
-    if count:
-        show(plain_table(shown.to_pylist()))
+    if shown:
+        show(plain_table(shown))
     more = f", the first {SHOWN} shown" if count > SHOWN else ""
     click.echo(f"{count:,} {what}{more}" + (f"; all in {out}" if out else ""))
 
