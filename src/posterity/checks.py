@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow.compute as pc
 
+from posterity._arrays import Codes, Rows
 from posterity.beliefs import BELIEF_BITS, ENTROPY_BITS
 from posterity.engine.context import Context
 from posterity.engine.deciding import Decided, decide_all, decide_last
-from posterity.engine.history import COLUMNS, ShardHistory, StepRows
-from posterity.engine.publishing import PUBLISHED, all_labels, labels_schema
+from posterity.engine.history import ShardHistory, StepRows
+from posterity.engine.publishing import PUBLISHED, by_row, labels_of, labels_schema
 from posterity.engine.steps import UPDATE, Header, live_updates
 from posterity.engine.updating import parts_of
 from posterity.errors import PosterityError
@@ -25,16 +27,14 @@ LEAST = 1e-37
 
 def check(context: Context) -> list[str]:
     """What is wrong with a store; an empty list if nothing is."""
+    found: list[str] = []
     try:
-        return [
-            *_files(context),
-            *_headers(context),
-            *_items(context),
-            *_steps(context),
-            *_labels(context),
-        ]
+        for part in (_files, _headers, _items, _steps, _labels):
+            for line in part(context):
+                found.append(line)  # one by one: what was found before an error is told
     except (PosterityError, OSError, ValueError, KeyError, IndexError) as error:
-        return [f"The store cannot be read to its end: {error}"]
+        found.append(f"The store cannot be read to its end: {error}")
+    return found
 
 
 def _files(context: Context) -> Iterator[str]:
@@ -69,58 +69,90 @@ def _items(context: Context) -> Iterator[str]:
     """Rows are dense, unique, and in the shard they belong to."""
     if context.items is None:
         return
-    seen = np.zeros(context.rows, dtype=np.int64)
+    twice: int | None = None
+    first: int | None = None
+    lost = 0
     for shard, start, items in context.shards:
+        given = np.zeros(items, dtype=np.int64)
         rows = context.items.read(["row"], shard).column("row").to_numpy()
         if len(rows) and (rows.min() < start or rows.max() >= start + items):
             yield f"Shard {shard} holds rows of another shard."
-            continue
-        np.add.at(seen, rows, 1)
-    if (seen > 1).any():
-        yield f"Row {int(np.flatnonzero(seen > 1)[0])} is given to more than one item."
-    lost = (seen == 0) & ~context.removed.among(0, context.rows)
-    if lost.any():
-        yield f"Row {int(np.flatnonzero(lost)[0])} has no item ({int(lost.sum())} such rows)."
+        else:
+            given = np.bincount(rows - start, minlength=items)
+        again = np.flatnonzero(given > 1)
+        if twice is None and len(again):
+            twice = start + int(again[0])
+        none = np.flatnonzero((given == 0) & ~context.removed.among(start, items))
+        if first is None and len(none):
+            first = start + int(none[0])
+        lost += len(none)
+    if twice is not None:
+        yield f"Row {twice} is given to more than one item."
+    if first is not None:
+        yield f"Row {first} has no item ({lost} such rows)."
 
 
 def _steps(context: Context) -> Iterator[str]:
     """Every step, decided again from the votes and its recorded rule, gives the labels it wrote."""
+    numbers: set[int] = set()
     for shard, start, items in context.shards:
-        written = ShardHistory.read(context.ledger, shard, start, items)
-        for at, header in enumerate(context.headers):
-            rows = written.steps.get(header.step)
-            if rows is None:
-                continue
-            if header.kind == UPDATE and (rows.vote >= len(context.classes)).any():
-                yield f"Step {header.step} has votes for classes that do not exist."
-                continue
-            if len(np.unique(rows.rows)) < len(rows.rows):
-                yield f"Step {header.step} writes an item of shard {shard} twice."
-                continue
-            if len(rows.rows) and (rows.rows[0] < 0 or rows.rows[-1] >= items):
-                yield f"Step {header.step} writes an item that does not exist in shard {shard}."
-                continue
-            before = {step: written.steps[step] for step in written.steps if step < header.step}
-            history = ShardHistory(start, items, before)
-            again = _again(context, history, context.headers[: at + 1], rows)
-            yield from _compare(header, shard, start, rows, again)
-        live = live_updates(context.headers)
-        for model in {header.model for header in live}:
-            own = [written.voters(header.step) for header in live if header.model == model]
-            joined = np.concatenate(own)
-            if len(np.unique(joined)) < len(joined):
-                yield f"The model '{model}' has two votes that count on an item of shard {shard}."
-    ledger = context.ledger
-    strange = set(ledger.partitions()) - {HEADER_SHARD} - {shard for shard, _, _ in context.shards}
-    for shard in sorted(strange):
-        yield f"The ledger has rows of shard {shard}, which does not exist."
-    numbers = set(ledger.read([COLUMNS[1]]).column("step").to_pylist())
+        history = ShardHistory.read(context.ledger, shard, start, items)
+        numbers |= set(history.steps)
+        yield from _shard(context, shard, history)
+        yield from _votes(live_updates(context.headers), shard, history)
+    known = {shard for shard, _, _ in context.shards}
+    for shard in context.ledger.partitions():
+        if shard not in known:
+            if shard != HEADER_SHARD:
+                yield f"The ledger has rows of shard {shard}, which does not exist."
+            for _, rows in context.ledger.each(["step"], shard):
+                numbers |= set(rows.column("step").unique().to_pylist())
     for step in sorted(numbers - {header.step for header in context.headers}):
         yield f"The ledger has rows of step {step}, which has no header."
 
 
+def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]:
+    """Walk the steps of a shard in order, with the labels as they were before each."""
+    label = np.full(history.items, MISSING, dtype=np.int32)
+    waiting = deque(sorted(history.steps))
+    for at, header in enumerate(context.headers):
+        while waiting and waiting[0] < header.step:
+            past = history.steps[waiting.popleft()]
+            inside = (past.rows >= 0) & (past.rows < history.items)
+            label[past.rows[inside]] = past.label[inside]
+        rows = history.steps.get(header.step)
+        if rows is None:
+            continue
+        if header.kind == UPDATE and (rows.vote >= len(context.classes)).any():
+            yield f"Step {header.step} has votes for classes that do not exist."
+        elif _repeated(rows.rows):
+            yield f"Step {header.step} writes an item of shard {shard} twice."
+        elif len(rows.rows) and (rows.rows[0] < 0 or rows.rows[-1] >= history.items):
+            yield f"Step {header.step} writes an item that does not exist in shard {shard}."
+        else:
+            again = _again(context, history, label, context.headers[: at + 1], rows)
+            yield from _compare(header, shard, history.start, rows, again)
+
+
+def _votes(live: Sequence[Header], shard: int, history: ShardHistory) -> Iterator[str]:
+    """An item has at most one vote of a model that counts."""
+    for model in dict.fromkeys(header.model for header in live):
+        voted = np.zeros(history.items, dtype=np.bool_)
+        for step in [header.step for header in live if header.model == model]:
+            voters = history.voters(step)
+            inside = voters[(voters >= 0) & (voters < history.items)]
+            if voted[inside].any() or _repeated(voters):
+                yield f"The model '{model}' has two votes that count on an item of shard {shard}."
+                break
+            voted[inside] = True
+
+
+def _repeated(ascending: Rows) -> bool:
+    return bool((ascending[1:] == ascending[:-1]).any())
+
+
 def _again(
-    context: Context, history: ShardHistory, headers: list[Header], rows: StepRows
+    context: Context, history: ShardHistory, label: Codes, headers: list[Header], rows: StepRows
 ) -> Decided:
     if headers[-1].kind != UPDATE:
         live = live_updates(headers)
@@ -128,9 +160,9 @@ def _again(
         now = context.fit_of(headers[-1])
         return decide_all(now, parts_of(context, live), votes, len(rows.rows))
     earlier = live_updates(headers[:-1])
-    stored = history.current(earlier, 0.0).label[rows.rows]
     steps = parts_of(context, [*earlier, headers[-1]])
-    return decide_last(steps, [*history.votes_of(rows.rows, earlier), rows.cast], stored)
+    votes = [*history.votes_of(rows.rows, earlier), rows.cast]
+    return decide_last(steps, votes, label[rows.rows])
 
 
 def _compare(
@@ -161,10 +193,14 @@ def _labels(context: Context) -> Iterator[str]:
     published = table.fence(PUBLISHED)
     if published is not None and published > context.head:
         yield f"The published labels are of step {published}, the ledger ends at {context.head}."
-    if published == context.head:
-        stored = table.read().drop_columns(["shard"]).sort_by("row")
-        current = all_labels(context)
+    if published != context.head:
+        return
+    known = {shard: (shard, start, items) for shard, start, items in context.shards}
+    for shard in sorted({*table.partitions(), *known}):
+        stored = by_row(table.read(partition=shard).drop_columns(["shard"]))
+        current = stored.slice(0, 0) if shard not in known else labels_of(context, *known[shard])
         # Items added since have no label to publish yet.
         current = current.filter(pc.is_in(current.column("row"), value_set=stored.column("row")))
         if not stored.equals(current):
             yield "The published labels are not those of the ledger."
+            return

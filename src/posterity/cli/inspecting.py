@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
-from posterity._whole import written_whole
-from posterity.cli.output import as_json_option, plain_table, print_json, show, store_argument
-from posterity.errors import InvalidData, InvalidParameter
+from posterity.cli.output import (
+    as_json_option,
+    plain_table,
+    print_json,
+    progress_bar,
+    show,
+    store_argument,
+)
+from posterity.engine import publishing, reading
+from posterity.engine.context import Context
+from posterity.errors import InvalidData
 from posterity.store import Store
+from posterity.tables.exports import check_target, write_stream
+from posterity.tables.files import open_files
 
 SHOWN = 20
 
@@ -67,7 +75,11 @@ def log_command(store: str, as_json: bool) -> None:
 @as_json_option
 def flips_command(store: str, step: int | None, out: str | None, as_json: bool) -> None:
     """Items whose label a step changed: id, row, old, new, belief, step, reason; by row."""
-    _tell(Store(store).flips(step), "flips", out, as_json=as_json)
+    context = _opened(store, out)
+    schema = reading.changes_schema(context)
+    with progress_bar("Reading", "items") as progress:
+        told = _taken(schema, reading.each_flip(context, step, progress), out, as_json)
+    _tell(told, "flips", out, as_json=as_json)
 
 
 @click.command("labels", short_help="Current labels.")
@@ -83,8 +95,18 @@ def labels_command(store: str, since: int | None, out: str | None, as_json: bool
     With --since, what a pipeline that applies only changes needs: id, row, old, new, belief, step,
     reason. An item whose label came back to what it was is not among them.
     """
-    what = "labels" if since is None else "changes"
-    _tell(Store(store).labels(since=since), what, out, as_json=as_json)
+    context = _opened(store, out)
+    with progress_bar("Reading", "items") as progress:
+        if since is None:
+            schema, tables = (
+                publishing.own_schema(context),
+                publishing.each_labels(context, progress),
+            )
+        else:
+            schema = reading.changes_schema(context)
+            tables = reading.each_change(context, since, progress)
+        told = _taken(schema, tables, out, as_json)
+    _tell(told, "labels" if since is None else "changes", out, as_json=as_json)
 
 
 @click.command("history", short_help="What happened to one item.")
@@ -127,34 +149,46 @@ def read_id(text: str, kind: type | None) -> str | int:
     return int(text)
 
 
-def _tell(table: pa.Table, what: str, out: str | None, *, as_json: bool) -> None:
+def _opened(store: str, out: str | None) -> Context:
+    """The store, read shard by shard; where to write is looked at first."""
     if out is not None:
-        write_table(table, Path(out))
+        check_target(Path(out))
+    return Context(open_files(store))
+
+
+def _taken(
+    schema: pa.Schema, tables: Iterator[pa.Table], out: str | None, as_json: bool
+) -> tuple[list[dict[str, Any]], int]:
+    """The rows to show, and how many there are in all; written to a file on the way, if asked."""
+    shown: list[dict[str, Any]] = []
+
+    def passing() -> Iterator[pa.Table]:
+        for table in tables:
+            wanted = table.num_rows if as_json and out is None else SHOWN - len(shown)
+            # As plain rows: a slice would hold on to the whole table.
+            shown.extend(table.slice(0, wanted).to_pylist())
+            yield table
+
+    if out is not None:
+        count = write_stream(Path(out), schema, passing())
+    else:
+        count = sum(table.num_rows for table in passing())
+    return shown, count
+
+
+def _tell(
+    told: tuple[list[dict[str, Any]], int], what: str, out: str | None, *, as_json: bool
+) -> None:
+    shown, count = told
     if as_json:
-        print_json({what: table.slice(0, SHOWN if out else table.num_rows).to_pylist()})
+        print_json({what: shown})
         return
-    if table.num_rows:
-        show(plain_table(table.slice(0, SHOWN).to_pylist()))
-    more = f", the first {SHOWN} shown" if table.num_rows > SHOWN else ""
-    click.echo(f"{table.num_rows:,} {what}{more}" + (f"; all in {out}" if out else ""))
+    if shown:
+        show(plain_table(shown))
+    more = f", the first {SHOWN} shown" if count > SHOWN else ""
+    click.echo(f"{count:,} {what}{more}" + (f"; all in {out}" if out else ""))
 
 
 def write_table(table: pa.Table, path: Path) -> None:
     """A table as the file its name asks for, whole or not at all."""
-    suffix = path.suffix.lower()
-    if suffix not in (".parquet", ".csv", ".jsonl"):
-        raise InvalidParameter.of("out", "a .parquet, .csv or .jsonl file", str(path))
-    with written_whole(path) as beside:
-        if suffix == ".parquet":
-            pq.write_table(table, beside)
-        elif suffix == ".csv":
-            pa_csv.write_csv(table, beside)
-        else:
-            _write_lines(table, beside)
-
-
-def _write_lines(table: pa.Table, path: Path) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for batch in table.to_batches():
-            rows: list[dict[str, Any]] = batch.to_pylist()
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_stream(path, table.schema, [table])

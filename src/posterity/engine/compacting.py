@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,14 @@ from posterity.engine.context import Context
 from posterity.engine.planning import load_plan
 from posterity.engine.publishing import publish_labels
 from posterity.engine.runs import Run, all_runs, tidy, unfinished
+from posterity.engine.tombstones import Tombstones
 from posterity.errors import InvalidParameter
-from posterity.tables.delta import Snapshot, to_parquet
+from posterity.tables.delta import DataFile, Snapshot, to_parquet
 
 RETENTION_HOURS = 168
+FILE_ROWS = 2**22
+FILE_BYTES = 2**27
+"""What a file holds at most after a compaction, and so what is held in memory."""
 
 
 @dataclass(frozen=True)
@@ -40,76 +45,153 @@ class Compacted:
 
 
 def compact(context: Context) -> Compacted:
-    """Rewrite items and ledger as one file a shard, without the rows of removed items.
+    """Rewrite items and ledger as few files a shard, without the rows of removed items.
 
     Items come last: as long as a removed item is among them, a compaction that was cut short
     finds it again and purges it from every other table.
     """
-    gone = context.removed.rows
-    lost: list[str] = []
-    if context.items is not None:
-        known = context.items.read(["row", "id"])
-        removed = pa.array(context.removed[known.column("row").to_numpy()])
-        lost = [str(value) for value in known.filter(removed).column("id").to_pylist()]
+    lost = [str(value) for value in _lost_ids(context)]
     tidy(context)
     before = len(context.ledger.data_files())
-    after = _rewrite(context.ledger, lambda rows: _without(rows, "row", gone))
+    after = _compact_shards(context, context.ledger)
     if lost:
-        _purge_runs(context, gone)
-        _rewrite(context.layout.labelled.head(), lambda rows: _without_keys(rows, lost))
+        _purge_runs(context)
+        _purge_labelled(context.layout.labelled.head(), lost)
         publish_labels(Context(context.files), anew=True)
     if context.items is not None:
         before += len(context.items.data_files())
-        after += _rewrite(context.items, lambda rows: _without(rows, "row", gone))
+        after += _compact_shards(context, context.items)
     return Compacted(before, after, len(lost))
 
 
-def _rewrite(snapshot: Snapshot, keep: Callable[[pa.Table], pa.Table]) -> int:
-    table = snapshot.table
+def _lost_ids(context: Context) -> Iterator[Any]:
+    """The ids of removed items that are not purged yet."""
+    gone = context.removed.rows
+    if context.items is None:
+        return
+    for shard in np.unique(gone // context.description.shard_rows).tolist():
+        known = context.items.read(["row", "id"], shard)
+        removed = pa.array(context.removed[known.column("row").to_numpy()])
+        yield from known.filter(removed).column("id").to_pylist()
+
+
+def _compact_shards(context: Context, snapshot: Snapshot) -> int:
+    """Fewer files in each shard where that is possible, in one commit; how many there are then."""
+    size = context.description.shard_rows
+    crowded = set((context.removed.rows // size).tolist())
     written, retired, kept = [], [], 0
-    for value in snapshot.partitions() if table.partition else [None]:
-        own = [
-            file
-            for file in snapshot.data_files()
-            if value is None or file.partition.get(table.partition or "") == str(value)
-        ]
-        stored = snapshot.read(partition=value)
-        rows = keep(stored)
-        if len(own) < 2 and rows.num_rows == stored.num_rows:
+    for shard in snapshot.partitions():
+        own = snapshot.files_of(shard)
+        losing = shard in crowded and any(
+            context.removed[rows.column("row").to_numpy()].any()
+            for _, rows in snapshot.each(["row"], shard)
+        )
+        parts = _parts(own)
+        if len(own) <= parts and not losing:
             kept += len(own)
             continue
-        if "step" in rows.column_names:
-            rows = rows.sort_by([("step", "ascending"), ("row", "ascending")])
-        elif "row" in rows.column_names:
-            rows = rows.sort_by("row")
+        rows = ordered_rows(snapshot, own)
+        gone = context.removed if losing else None
+        most = math.ceil(sum(file.rows for file in own) / parts)
+        for part in parts_of(rows, most, gone):
+            written.append(snapshot.table.write(part, label="compacted", partition=shard))
         retired += own
-        if rows.num_rows:
-            written.append(table.write(rows, label="compacted", partition=value))
     if retired:
         snapshot.commit(written, removes=retired, data_change=False)
     return kept + len(written)
 
 
-def _without(rows: pa.Table, column: str, gone: np.ndarray) -> pa.Table:
-    if not len(gone):
-        return rows
-    lost = pc.is_in(rows.column(column), value_set=pa.array(gone))
-    return rows.filter(pc.invert(lost))
+def _parts(files: Sequence[DataFile]) -> int:
+    """How many files these are best kept in."""
+    rows, size = sum(file.rows for file in files), sum(file.size for file in files)
+    return max(1, math.ceil(rows / FILE_ROWS), math.ceil(size / FILE_BYTES))
 
 
-def _without_keys(rows: pa.Table, ids: list[str]) -> pa.Table:
-    lost = pc.is_in(rows.column("key"), value_set=pa.array(ids, pa.string()))
-    return rows.filter(pc.invert(lost))
+def parts_of(rows: Iterator[pa.Table], most: int, gone: Tombstones | None) -> Iterator[pa.Table]:
+    """The rows that stay, in tables of so many rows; no more than that is held."""
+    waiting: list[pa.Table] = []
+    held = 0
+    for part in rows:
+        if gone is not None:
+            part = part.filter(pa.array(~gone[part.column("row").to_numpy()]))
+        while part.num_rows:
+            waiting.append(part.slice(0, most - held))
+            held += waiting[-1].num_rows
+            part = part.slice(waiting[-1].num_rows)
+            if held == most:
+                yield pa.concat_tables(waiting)
+                waiting, held = [], 0
+    if held:
+        yield pa.concat_tables(waiting)
 
 
-def _purge_runs(context: Context, gone: np.ndarray) -> None:
-    if not len(gone):
+def ordered_rows(snapshot: Snapshot, files: Sequence[DataFile]) -> Iterator[pa.Table]:
+    """The rows of some files by step and row, a part at a time.
+
+    A step's file is sorted by row and steps follow one another, so that files need only be put in
+    the order of what they begin with; those that overlap, or are not sorted, are sorted together.
+    """
+    names = snapshot.table.schema.names
+    key = [name for name in ("step", "row") if name in names]
+    told = (_span(snapshot, file, key) for file in files if file.rows)
+    spans = sorted(told, key=lambda span: span.first)
+    while spans:
+        group, last = [spans[0]], spans[0].last
+        while len(group) < len(spans) and spans[len(group)].first <= last:
+            last = max(last, spans[len(group)].last)
+            group.append(spans[len(group)])
+        spans = spans[len(group) :]
+        if len(group) == 1 and group[0].ascending:
+            yield from snapshot.row_groups(group[0].file, names)
+            continue
+        rows = pa.concat_tables([snapshot.read_file(span.file, names) for span in group])
+        yield rows.sort_by([(name, "ascending") for name in key])
+
+
+@dataclass(frozen=True)
+class _Span:
+    """What a file begins and ends with."""
+
+    file: DataFile
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+    ascending: bool
+
+
+def _span(snapshot: Snapshot, file: DataFile, key: Sequence[str]) -> _Span:
+    rows = snapshot.read_file(file, key)
+    # Headers have no row.
+    values = [rows.column(name).fill_null(-1).to_numpy() for name in key]
+    rises = np.ones(max(0, rows.num_rows - 1), dtype=np.bool_)
+    for value in reversed(values):
+        rises = (value[1:] > value[:-1]) | ((value[1:] == value[:-1]) & rises)
+    ascending = bool(rises.all())
+    ends = (0, -1) if ascending else np.lexsort(values[::-1])[[0, -1]]
+    first, last = (tuple(int(value[at]) for value in values) for at in ends)
+    return _Span(file, first, last, ascending)
+
+
+def _purge_labelled(snapshot: Snapshot, ids: Sequence[str]) -> None:
+    """The votes on removed items that were labelled, by their ids."""
+    gone = pa.array(ids, pa.string())
+    stored = snapshot.read()
+    rows = stored.filter(pc.invert(pc.is_in(stored.column("key"), value_set=gone)))
+    own = snapshot.data_files()
+    if len(own) < 2 and rows.num_rows == stored.num_rows:
         return
+    written = [snapshot.table.write(rows, label="compacted")] if rows.num_rows else []
+    snapshot.commit(written, removes=own, data_change=False)
+
+
+def _purge_runs(context: Context) -> None:
     for run in all_runs(context):
         for path in context.files.list(f"runs/{run}"):
-            if path.endswith(".parquet"):
-                rows = pq.read_table(pa.BufferReader(context.files.read(path)))
-                context.files.write(path, to_parquet(_without(rows, "row", gone)))
+            if not path.endswith(".parquet"):
+                continue
+            rows = pq.read_table(pa.BufferReader(context.files.read(path)))
+            lost = context.removed[rows.column("row").to_numpy()]
+            if lost.any():
+                context.files.write(path, to_parquet(rows.filter(pa.array(~lost))))
 
 
 def vacuum(context: Context, *, hours: float = RETENTION_HOURS, dry_run: bool = False) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator, Sequence
+
 import numpy as np
 import pyarrow as pa
 
 from posterity.engine.context import Context
 from posterity.engine.history import ShardHistory
-from posterity.engine.steps import live_updates
+from posterity.engine.runs import Progress
 from posterity.errors import CommitConflict
-from posterity.tables.delta import Table
+from posterity.tables.delta import DataFile, Snapshot, Table
 
 PUBLISHED = "posterity.published"
 TRIES = 20
@@ -18,10 +21,10 @@ TRIES = 20
 def labels_of(context: Context, shard: int, start: int, items: int) -> pa.Table:
     """Current labels of one shard: id, row, label name, belief, step of the last change."""
     if context.items is None:
-        return labels_schema(context).empty_table().drop_columns(["shard"])
+        return own_schema(context).empty_table()
     history = ShardHistory.read(context.ledger, shard, start, items)
-    now = history.current(live_updates(context.headers), 0.0)
-    known = context.items.read(["row", "id"], shard)
+    now = history.current([], 0.0)
+    known = by_row(context.items.read(["row", "id"], shard))
     local = known.column("row").to_numpy() - start
     keep = np.flatnonzero(~context.removed[local + start])
     at = local[keep]
@@ -39,11 +42,37 @@ def labels_of(context: Context, shard: int, start: int, items: int) -> pa.Table:
     )
 
 
+def by_row(rows: pa.Table) -> pa.Table:
+    """In the order of their rows; what was written shard by shard mostly is already."""
+    given = rows.column("row").to_numpy()
+    return rows if (given[1:] >= given[:-1]).all() else rows.sort_by("row")
+
+
+def each_shard(
+    context: Context, progress: Progress | None = None
+) -> Iterator[tuple[int, int, int]]:
+    """The shards one after the other, telling how far that is."""
+    for shard, start, items in context.shards:
+        yield shard, start, items
+        if progress is not None:
+            progress(start + items, context.rows)
+
+
+def each_labels(context: Context, progress: Progress | None = None) -> Iterator[pa.Table]:
+    """Current labels shard by shard, by row."""
+    for shard in each_shard(context, progress):
+        yield labels_of(context, *shard)
+
+
 def all_labels(context: Context) -> pa.Table:
     """Current labels of all items, by row."""
-    parts = [labels_of(context, *shard) for shard in context.shards]
-    empty = labels_schema(context).empty_table().drop_columns(["shard"])
-    return pa.concat_tables([empty, *parts]).sort_by("row")
+    return pa.concat_tables([own_schema(context).empty_table(), *each_labels(context)])
+
+
+def own_schema(context: Context) -> pa.Schema:
+    """The columns of current labels: those of the derived table without its partition."""
+    schema = labels_schema(context)
+    return schema.remove(schema.get_field_index("shard"))
 
 
 def labels_schema(context: Context) -> pa.Schema:
@@ -62,7 +91,11 @@ def labels_schema(context: Context) -> pa.Schema:
 
 
 def publish_labels(context: Context, *, anew: bool = False) -> bool:
-    """Bring the derived table up to date; False if it was, unless it is to be made anew."""
+    """Bring the derived table up to date; False if it was.
+
+    ``anew``: look at it even if it is of the last step, because items were removed since. Only the
+    shards where something changed are written, and one commit puts them in the place of the old.
+    """
     if context.items is None:
         return False
     table = Table(context.files, "labels", labels_schema(context), "shard")
@@ -70,19 +103,77 @@ def publish_labels(context: Context, *, anew: bool = False) -> bool:
     for _ in range(TRIES):
         snapshot = table.head()
         published = snapshot.fence(PUBLISHED)
-        whole = all(
-            context.files.size(f"labels/{file.path}") == file.size for file in snapshot.data_files()
-        )
-        if published is not None and published >= context.head and whole and not anew:
+        damaged = {file.path for file in snapshot.data_files() if not _is_whole(snapshot, file)}
+        if published is not None and published >= context.head and not damaged and not anew:
+            return False
+        # Read after the table: it knows of every step and removal that is published already.
+        context = Context(context.files)
+        afresh = published is None or published > context.head or snapshot.schema != table.schema
+        stale = [
+            shard
+            for shard in context.shards
+            if afresh or not _is_published(context, snapshot, published, damaged, shard)
+        ]
+        fresh = {str(shard) for shard, _, _ in context.shards} - {str(shard[0]) for shard in stale}
+        retired = [file for file in snapshot.data_files() if file.partition["shard"] not in fresh]
+        if not stale and not retired and published == context.head:
             return False
         name = f"labels-{context.head:06}"
         files = [
             table.write(labels_of(context, *shard), label=name, partition=shard[0])
-            for shard in context.shards
+            for shard in stale
         ]
         try:
-            snapshot.commit(files, replace=True, fences=[(PUBLISHED, context.head)])
+            snapshot.commit(
+                files,
+                removes=[] if afresh else retired,
+                replace=afresh,
+                fences=[(PUBLISHED, context.head)],
+            )
             return True
         except CommitConflict:
             context = Context(context.files)  # somebody else published; perhaps something newer
     return False
+
+
+def _is_whole(snapshot: Snapshot, file: DataFile) -> bool:
+    path = f"{snapshot.table.name}/{file.path}"
+    return snapshot.table.files.size(path) == file.size
+
+
+def _is_published(
+    context: Context,
+    snapshot: Snapshot,
+    published: int | None,
+    damaged: Collection[str],
+    shard: tuple[int, int, int],
+) -> bool:
+    """Whether the files of a shard say what the ledger, the items and the tombstones say now."""
+    number, start, items = shard
+    own = snapshot.files_of(number)
+    if published is None or any(file.path in damaged for file in own):
+        return False
+    gone = context.removed.among(start, items)
+    left = items - int(gone.sum())
+    if sum(file.rows for file in own) != left:
+        return False
+    # Rows are given in ascending order and never twice. So if the last one is the same, none was
+    # added that is still there; and if as many are left, none was removed either.
+    if left and _highest(snapshot, own, "row") != start + int(np.flatnonzero(~gone)[-1]):
+        return False
+    return all(
+        (step := last_step(context.ledger, file)) is not None and step <= published
+        for file in context.ledger.files_of(number)
+    )
+
+
+def _highest(snapshot: Snapshot, files: Sequence[DataFile], column: str) -> int | None:
+    told = [snapshot.highest(file, column) for file in files]
+    known = [value for value in told if value is not None]
+    return max(known) if known and len(known) == len(told) else None
+
+
+def last_step(ledger: Snapshot, file: DataFile) -> int | None:
+    """The last step a file of the ledger has rows of: its name says so, or its statistics."""
+    named = re.search(r"(?:^|/)step-([0-9]+)-[0-9a-f]+\.parquet$", file.path)
+    return int(named[1]) if named else ledger.highest(file, "step")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from posterity._arrays import Codes, Rows
 from posterity.engine import deciding, publishing, updating
 from posterity.engine.context import Context
 from posterity.engine.history import ShardHistory
 from posterity.engine.items import find_rows, id_array
+from posterity.engine.runs import Progress
 from posterity.engine.steps import REVERT, Header, live_updates, masked
 from posterity.errors import InvalidParameter
 from posterity.votes import MISSING
@@ -19,28 +22,35 @@ from posterity.votes import MISSING
 
 def flips(context: Context, step: int | None = None) -> pa.Table:
     """The labels a step changed, as changes; an item's first label is not a flip."""
+    return _joined(context, each_flip(context, step))
+
+
+def each_flip(
+    context: Context, step: int | None = None, progress: Progress | None = None
+) -> Iterator[pa.Table]:
+    """The labels a step changed, shard by shard, by row."""
     number = context.head if step is None else step
     context.check_step(number)
-    parts = []
-    for shard, start, items in context.shards:
-        history = ShardHistory.read(context.ledger, shard, start, items)
-        written = history.steps.get(number)
-        if written is None:
-            continue
-        before = history.before(number).current([], 0.0).label[written.rows]
-        at = np.flatnonzero((before != MISSING) & (before != written.label))
-        parts.append(
-            _changes(
-                context,
-                shard,
-                start + written.rows[at],
-                before[at],
-                written.label[at],
-                written.belief[at],
-                np.full(len(at), number, dtype=np.int32),
-            )
-        )
-    return _joined(context, parts)
+    shards = publishing.each_shard(context, progress)
+    return (_flips(context, number, *shard) for shard in shards)
+
+
+def _flips(context: Context, number: int, shard: int, start: int, items: int) -> pa.Table:
+    history = ShardHistory.read(context.ledger, shard, start, items)
+    written = history.steps.get(number)
+    if written is None:
+        return changes_schema(context).empty_table()
+    before = history.before(number).current([], 0.0).label[written.rows]
+    at = np.flatnonzero((before != MISSING) & (before != written.label))
+    return _changes(
+        context,
+        shard,
+        start + written.rows[at],
+        before[at],
+        written.label[at],
+        written.belief[at],
+        np.full(len(at), number, dtype=np.int32),
+    )
 
 
 def changes(context: Context, since: int) -> pa.Table:
@@ -48,27 +58,28 @@ def changes(context: Context, since: int) -> pa.Table:
 
     A label that was changed and changed back in between is not among them; a first label is.
     """
+    return _joined(context, each_change(context, since))
+
+
+def each_change(
+    context: Context, since: int, progress: Progress | None = None
+) -> Iterator[pa.Table]:
+    """Items whose label is not what it was after a step, shard by shard, by row."""
     if not -1 <= since <= context.head:
         allowed = f"a step of the store, up to {context.head} (-1: before the first)"
         raise InvalidParameter.of("since", allowed, since)
-    parts = []
-    for shard, start, items in context.shards:
-        history = ShardHistory.read(context.ledger, shard, start, items)
-        before = history.before(since + 1).current([], 0.0).label
-        now = history.current([], 0.0)
-        at = np.flatnonzero(before != now.label)
-        parts.append(
-            _changes(
-                context,
-                shard,
-                start + at,
-                before[at],
-                now.label[at],
-                now.belief[at],
-                now.changed[at],
-            )
-        )
-    return _joined(context, parts)
+    shards = publishing.each_shard(context, progress)
+    return (_changes_since(context, since, *shard) for shard in shards)
+
+
+def _changes_since(context: Context, since: int, shard: int, start: int, items: int) -> pa.Table:
+    history = ShardHistory.read(context.ledger, shard, start, items)
+    before = history.before(since + 1).current([], 0.0).label
+    now = history.current([], 0.0)
+    at = np.flatnonzero(before != now.label)
+    return _changes(
+        context, shard, start + at, before[at], now.label[at], now.belief[at], now.changed[at]
+    )
 
 
 def changes_schema(context: Context) -> pa.Schema:
@@ -91,6 +102,8 @@ def _changes(
     context: Context, shard: int, rows: Rows, old: Codes, new: Codes, belief: Any, step: Codes
 ) -> pa.Table:
     keep = ~context.removed[rows]
+    if not keep.any():
+        return changes_schema(context).empty_table()
     names = pa.array(context.classes.names)
     # Steps are numbered from 0 without gaps, so that a step is the place of its reason.
     reasons = pa.array([_reason(header) for header in context.headers], pa.string())
@@ -109,8 +122,8 @@ def _changes(
     )
 
 
-def _joined(context: Context, parts: list[pa.Table]) -> pa.Table:
-    return pa.concat_tables([changes_schema(context).empty_table(), *parts]).sort_by("row")
+def _joined(context: Context, parts: Iterator[pa.Table]) -> pa.Table:
+    return pa.concat_tables([changes_schema(context).empty_table(), *parts])
 
 
 def _reason(header: Header) -> str:
@@ -123,16 +136,16 @@ def _reason(header: Header) -> str:
 def history(context: Context, item: str | int) -> list[dict[str, Any]]:
     """What happened to one item: a row per step that touched it."""
     (row,) = find_rows(context, id_array([item])).tolist()
-    shard, start, items = context.shards[row // context.description.shard_rows]
-    history = ShardHistory.read(context.ledger, shard, start, items)
+    written = _written(context, row)
     undone = masked(context.headers)
     told = []
     for header in context.headers:
-        written = history.steps.get(header.step)
-        at = None if written is None else np.flatnonzero(written.rows == row - start)
-        if written is None or at is None or not len(at):
+        if header.step not in written:
             continue
-        vote, label = context.classes.decode([written.vote[at[0]], written.label[at[0]]])
+        found = written[header.step]
+        vote, label = context.classes.decode(
+            [MISSING if found[name] is None else found[name] for name in ("vote", "label")]
+        )
         told.append(
             {
                 "step": header.step,
@@ -140,39 +153,56 @@ def history(context: Context, item: str | int) -> list[dict[str, Any]]:
                 "model": header.model,
                 "vote": vote,
                 "label": label,
-                "belief": float(written.belief[at[0]]),
-                "entropy": float(written.entropy[at[0]]),
+                "belief": found["belief"],
+                "entropy": found["entropy"],
                 "counts": header.step not in undone,
             }
         )
     return told
 
 
+def _written(context: Context, row: int) -> dict[int, dict[str, Any]]:
+    """What each step wrote about one row, read from the few parts of files that may hold it."""
+    columns = ["row", "step", "vote", "label", "belief", "entropy"]
+    written: dict[int, dict[str, Any]] = {}
+    for file in context.ledger.files_of(row // context.description.shard_rows):
+        for part in context.ledger.row_groups(file, columns, row=row):
+            for found in part.filter(pc.equal(part.column("row"), row)).to_pylist():
+                written.setdefault(found["step"], found)
+    return written
+
+
 def beliefs(context: Context, ids: Any = None, *, top: int = 3) -> pa.Table:
     """The most believed classes of items (all by default) and the beliefs in them."""
+    nobody = np.zeros((0, 1))
+    names = pa.array(context.classes.names)
+    empty = _beliefs_table(pa.array([], pa.int64()), names, nobody, nobody)
+    if context.id_kind is not None:
+        empty = empty.add_column(0, "id", pa.array([], context.id_kind))
+    return pa.concat_tables([empty, *each_belief(context, ids, top=top)])
+
+
+def each_belief(context: Context, ids: Any = None, *, top: int = 3) -> Iterator[pa.Table]:
+    """The most believed classes of items (all by default), shard by shard."""
     if top < 1:
         raise InvalidParameter.of("top", "at least 1", top)
-    rows = (
-        np.flatnonzero(~context.removed.among(0, context.rows))
-        if ids is None
-        else find_rows(context, id_array(ids))
-    )
+    rows = None if ids is None else find_rows(context, id_array(ids))
     live = live_updates(context.headers)
     steps, fit = updating.parts_of(context, live), context.fit()
     names = pa.array(context.classes.names)
-    parts = [_beliefs_table(pa.array([], pa.int64()), names, np.zeros((0, 1)), np.zeros((0, 1)))]
     for shard, start, items in context.shards:
-        local = rows[(rows >= start) & (rows < start + items)] - start
+        if rows is None:
+            local = np.flatnonzero(~context.removed.among(start, items))
+        else:
+            local = rows[(rows >= start) & (rows < start + items)] - start
         if not len(local):
             continue
         history = ShardHistory.read(context.ledger, shard, start, items)
         votes = history.votes_of(local, live)
         codes, believed = deciding.most_believed(fit, steps, votes, len(local), top)
-        parts.append(_beliefs_table(pa.array(local + start), names, codes, believed))
-    table = pa.concat_tables(parts)
-    if context.items is None:
-        return table
-    return table.add_column(0, "id", context.id_of(table.column("row")))
+        given = pa.array(local + start)
+        table = _beliefs_table(given, names, codes, believed)
+        yield table.add_column(0, "id", context.id_of(given, shard))
 
 
 def _beliefs_table(rows: pa.Array, names: pa.Array, codes: Any, believed: Any) -> pa.Table:

@@ -6,6 +6,9 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+import numpy as np
+
+from posterity._arrays import Mask
 from posterity._version import __version__
 from posterity.engine.context import Context
 from posterity.engine.deciding import decide_all
@@ -86,12 +89,13 @@ def revert(context: Context, target: int) -> Reverted:
 
 def _refuse_two_votes(history: ShardHistory, live: Sequence[Header]) -> None:
     """An item has at most one vote of a model that counts."""
-    voted: dict[str, set[int]] = {}
+    voted: dict[str | None, Mask] = {}
     for header in live:
-        voters = set(history.voters(header.step).tolist())
-        if voters & voted.setdefault(header.model or "", set()):
+        voters = history.voters(header.step)
+        own = voted.setdefault(header.model, np.zeros(history.items, dtype=np.bool_))
+        if own[voters].any():
             raise InvalidParameter(
                 f"With that, '{header.model}' would have two votes on the same item; "
                 f"revert step {header.step} first."
             )
-        voted[header.model or ""] |= voters
+        own[voters] = True

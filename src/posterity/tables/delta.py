@@ -11,6 +11,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +22,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from posterity.errors import CommitConflict, InvalidData, StoreError
+from posterity.tables.encodings import ROW_GROUP, write_options
 from posterity.tables.failpoints import reach
 from posterity.tables.files import Files
-
-ROW_GROUP = 2**20
 
 
 @dataclass(frozen=True)
@@ -171,35 +171,83 @@ class Snapshot:
         empty = self.table.schema.empty_table().select(wanted)
         return pa.concat_tables([empty, *pieces]) if pieces else empty
 
+    def files_of(self, partition: int | None = None) -> list[DataFile]:
+        """The files of one partition, or all."""
+        column = self.table.partition or ""
+        return [
+            file
+            for file in self.data_files()
+            if partition is None or file.partition.get(column) == str(partition)
+        ]
+
     def each(
         self, columns: Sequence[str], partition: int | None = None
     ) -> Iterator[tuple[DataFile, pa.Table]]:
         """Each file with its rows."""
-        column = self.table.partition
-        for file in self.data_files():
-            value = file.partition.get(column) if column else None
-            if partition is not None and value != str(partition):
-                continue
-            stored = [name for name in columns if name != column]
-            where = f"{self.table.name}/{file.path}"
-            try:
-                parquet = pq.ParquetFile(pa.BufferReader(self.table.files.read(where)))
-                held = set(parquet.schema_arrow.names)
-                rows = parquet.read([name for name in stored if name in held])
-            except (pa.ArrowInvalid, OSError) as error:
-                raise StoreError(
-                    f"The file '{where}' of the store is damaged: {error}.",
-                    hint="Restore it from a copy; `posterity check` names all that is broken.",
-                ) from None
-            for name in stored:
-                if name not in held:  # a column that came after the file
-                    kind = self.table.schema.field(name).type
-                    rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
-            if column in columns:
-                constant = pa.array([int(value or 0)] * rows.num_rows, pa.int32())
-                rows = rows.append_column(column, constant)
-            schema = pa.schema([self.table.schema.field(name) for name in columns])
-            yield file, rows.select(list(columns)).cast(schema)
+        for file in self.files_of(partition):
+            yield file, self.read_file(file, columns)
+
+    def read_file(self, file: DataFile, columns: Sequence[str]) -> pa.Table:
+        """The rows of one file."""
+        with self._whole(file):
+            parquet = self._open(file)
+            rows = parquet.read(self._held(parquet, columns))
+        return self._fitted(file, rows, columns)
+
+    def row_groups(
+        self, file: DataFile, columns: Sequence[str], *, row: int | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows of one file part by part; with ``row``, only the parts that may hold it."""
+        with self._whole(file):
+            parquet = self._open(file)
+            wanted = _groups(parquet, row)
+        for group in wanted:
+            with self._whole(file):
+                rows = parquet.read_row_group(group, self._held(parquet, columns))
+            yield self._fitted(file, rows, columns)
+
+    def highest(self, file: DataFile, column: str) -> int | None:
+        """The largest value of a column as the file's statistics tell; None if they do not."""
+        with self._whole(file):  # only the end of it is read
+            source = self.table.files.open(f"{self.table.name}/{file.path}")
+            told = pq.read_metadata(source)
+        names = told.schema.names
+        at = names.index(column) if column in names else None
+        if at is None or not told.num_row_groups:
+            return None
+        groups = [told.row_group(group).column(at) for group in range(told.num_row_groups)]
+        if not all(group.is_stats_set and group.statistics.has_min_max for group in groups):
+            return None
+        return max(int(group.statistics.max) for group in groups)
+
+    def _open(self, file: DataFile) -> pq.ParquetFile:
+        content = self.table.files.read(f"{self.table.name}/{file.path}")
+        return pq.ParquetFile(pa.BufferReader(content))
+
+    def _held(self, parquet: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
+        held = set(parquet.schema_arrow.names) - {self.table.partition}
+        return [name for name in columns if name in held]
+
+    @contextmanager
+    def _whole(self, file: DataFile) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowInvalid, OSError) as error:
+            raise StoreError(
+                f"The file '{self.table.name}/{file.path}' of the store is damaged: {error}.",
+                hint="Restore it from a copy; `posterity check` names all that is broken.",
+            ) from None
+
+    def _fitted(self, file: DataFile, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """With the columns as the table has them: some came after the file, one is in its path."""
+        schema = pa.schema([self.table.schema.field(name) for name in columns])
+        for field in schema:
+            if field.name == self.table.partition:
+                value = pa.scalar(int(file.partition[field.name] or 0), field.type)
+                rows = rows.append_column(field, pa.repeat(value, rows.num_rows))
+            elif field.name not in rows.column_names:
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        return rows.select(list(columns)).cast(schema)
 
     def selected(self, columns: Sequence[str], predicate: str) -> Iterator[pa.RecordBatch]:
         """Rows that satisfy a condition in SQL, in batches, in any order."""
@@ -280,6 +328,23 @@ class Snapshot:
                 raise StoreError(f"'{file.path}' has {size} bytes where {file.size} were written.")
 
 
+def _groups(parquet: pq.ParquetFile, row: int | None) -> list[int]:
+    """The row groups that may hold a row, as far as the statistics tell."""
+    told = parquet.metadata
+    groups = list(range(told.num_row_groups))
+    names = told.schema.names
+    if row is None or "row" not in names:
+        return groups
+    at = names.index("row")
+    kept = []
+    for group in groups:
+        statistics = told.row_group(group).column(at).statistics
+        known = statistics is not None and statistics.has_min_max
+        if not known or statistics.min <= row <= statistics.max:
+            kept.append(group)
+    return kept
+
+
 def delta_schema(schema: pa.Schema) -> pa.Schema:
     """The schema as Delta keeps it: signed integers, microseconds, plain strings."""
     widened = []
@@ -297,20 +362,7 @@ def delta_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def to_parquet(rows: pa.Table) -> pa.Buffer:
-    """Parquet bytes with encodings that suit row numbers, codes and entropies."""
-    packed = [field.name for field in rows.schema if pa.types.is_integer(field.type)]
-    split = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
+    """Parquet bytes with encodings that suit row numbers, codes, entropies and ids."""
     sink = pa.BufferOutputStream()
-    others = [name for name in rows.column_names if name not in (*packed, *split)]
-    pq.write_table(
-        rows,
-        sink,
-        compression="zstd",
-        row_group_size=ROW_GROUP,
-        use_dictionary=others,
-        column_encoding={
-            **dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-            **dict.fromkeys(split, "BYTE_STREAM_SPLIT"),
-        },
-    )
+    pq.write_table(rows, sink, row_group_size=ROW_GROUP, **write_options(rows))
     return sink.getvalue()

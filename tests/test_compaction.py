@@ -1,0 +1,140 @@
+"""Compaction: the same rows in fewer files, a bounded part of them held at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posterity import Store
+from posterity.engine import compacting
+from posterity.engine.context import Context
+from posterity.engine.tombstones import Tombstones
+from posterity.tables.delta import Snapshot, Table
+from posterity.tables.files import open_files
+from tests.stores import World, contents, small_store
+
+SCHEMA = pa.schema([("shard", pa.int32()), ("step", pa.int32()), ("row", pa.int64())])
+
+FILES = st.lists(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20)), min_size=1, max_size=12),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=30)
+@given(FILES, st.booleans(), st.integers(1, 9), st.lists(st.integers(0, 20), max_size=5), st.data())
+def test_any_files_become_sorted_parts(
+    files: list[list[tuple[int, int]]], tidy: bool, most: int, gone: list[int], data: Any
+) -> None:
+    """Sorted or not, overlapping or not: what comes out is what sorting everything gives."""
+    if tidy:  # as steps write them
+        files = [sorted((at, row) for _, row in rows) for at, rows in enumerate(files)]
+        files = data.draw(st.permutations(files))
+    with TemporaryDirectory() as folder:
+        table = Table(open_files(folder), "ledger", SCHEMA, "shard")
+        table.create()
+        written = [
+            table.write(
+                pa.table({"step": [s for s, _ in rows], "row": [r for _, r in rows]}).cast(
+                    pa.schema([SCHEMA.field("step"), SCHEMA.field("row")])
+                ),
+                label="x",
+                partition=0,
+            )
+            for rows in files
+        ]
+        table.head().commit(written)
+        snapshot = table.head()
+        rows = compacting.ordered_rows(snapshot, snapshot.files_of(0))
+        removed = Tombstones(np.array(gone, dtype=np.int64))
+        parts = list(compacting.parts_of(rows, most, removed))
+    expected = sorted(pair for rows in files for pair in rows if pair[1] not in gone)
+    found = [(row["step"], row["row"]) for part in parts for row in part.to_pylist()]
+    assert found == expected
+    assert all(part.num_rows == most for part in parts[:-1])
+    assert all(0 < part.num_rows <= most for part in parts)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    world = World()
+    held = small_store(tmp_path / "store", world)
+    for name in ("mid", "new", "best"):
+        held.update(world.model(name), budget="50%")
+    held.revert(2)
+    return held
+
+
+def test_large_shards_become_several_files(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compacting, "FILE_ROWS", 30)
+    before = contents(store)
+    store.compact()
+    assert contents(store) == before
+    context = Context(open_files(store.path))
+    for shard, _, _ in context.shards:
+        files = context.ledger.files_of(shard)
+        rows = sum(file.rows for file in files)
+        assert rows > 30
+        assert len(files) == -(-rows // 30)
+        assert max(file.rows for file in files) <= 30
+    again = store.compact()
+    assert again.files_after == again.files_before
+    assert store.check() == []
+
+
+def test_wide_items_become_several_files(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Payload may be large: what a file holds is bounded in bytes as well as in rows."""
+    items = Context(open_files(store.path)).items
+    assert items is not None
+    (file,) = items.files_of(1)
+    monkeypatch.setattr(compacting, "FILE_BYTES", file.size // 2)
+    store.add(World(items=61).table(60))
+    before = contents(store)
+    store.compact()
+    assert contents(store) == before
+    items = Context(open_files(store.path)).items
+    assert items is not None
+    assert len(items.files_of(1)) == 1  # one file is not split for its own sake
+    assert len(items.files_of(2)) > 1
+    assert store.check() == []
+
+
+def test_nothing_is_sorted_or_read_whole_that_need_not_be(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps follow one another, so their files are copied row group by row group."""
+    read_file, read = Snapshot.read_file, Snapshot.read
+    whole: list[Any] = []
+
+    def watched(self: Snapshot, file: Any, columns: Any) -> pa.Table:
+        if self.table.name in ("ledger", "items") and not set(columns) <= {"row", "step", "id"}:
+            whole.append((self.table.name, file.path))
+        return read_file(self, file, columns)
+
+    def by_partition(self: Snapshot, columns: Any = None, partition: Any = None) -> pa.Table:
+        assert partition is not None or self.table.partition is None
+        return read(self, columns, partition)
+
+    store.remove(["item-30"])
+    before = contents(store)
+    context = Context(open_files(store.path))
+    monkeypatch.setattr(Snapshot, "read_file", watched)
+    monkeypatch.setattr(Snapshot, "read", by_partition)
+    done = compacting._compact_shards(context, context.ledger)
+    assert context.items is not None
+    compacting._compact_shards(context, context.items)
+    assert done == 4  # headers and three shards
+    assert whole == []
+    monkeypatch.undo()
+    after = contents(store)
+    assert [row for row in before["rows"] if row["row"] != 30] == after["rows"]
+    assert after["labels"] == before["labels"]
+    assert list(compacting._lost_ids(Context(open_files(store.path)))) == []

@@ -1,0 +1,175 @@
+"""Exports: shard by shard into one file, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from posterity import Store
+from posterity.cli import cli
+from posterity.engine import publishing, reading
+from posterity.engine.context import Context
+from posterity.engine.history import ShardHistory
+from posterity.errors import InvalidParameter
+from posterity.tables.exports import write_stream
+from posterity.tables.files import open_files
+from tests.stores import World, small_store
+
+SUFFIXES = [".parquet", ".csv", ".jsonl"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    world = World()
+    held = small_store(tmp_path / "store", world)
+    held.update(world.model("best"), budget="60%")
+    held.update(world.model("mid"), budget="30%")
+    held.revert(1)
+    held.remove(["item-3", "item-40"])
+    return held
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        return rows
+    if path.suffix == ".csv":
+        kinds = pa_csv.ConvertOptions(
+            column_types={"belief": pa.float32()}, strings_can_be_null=True
+        )
+        return list(pa_csv.read_csv(path, convert_options=kinds).to_pylist())
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+SCHEMA = pa.schema([("row", pa.int64()), ("name", pa.string())])
+
+
+def parts() -> Iterator[pa.Table]:
+    for start, stop in ((0, 3), (3, 3), (3, 9)):
+        rows = list(range(start, stop))
+        yield pa.table({"row": rows, "name": [f"é {row}" for row in rows]}, schema=SCHEMA)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_stream_is_the_file_of_all_its_tables(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"rows{suffix}"
+    whole = pa.concat_tables(parts())
+    assert write_stream(path, whole.schema, parts()) == whole.num_rows == 9
+    assert read(path) == whole.to_pylist()
+    assert write_stream(path, whole.schema, []) == 0
+    assert read(path) == []
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_failed_export_leaves_what_was_there(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"rows{suffix}"
+    path.write_text("before")
+
+    def failing() -> Iterator[pa.Table]:
+        yield from parts()
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        write_stream(path, SCHEMA, failing())
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_unknown_kind_of_file_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    def never() -> Iterator[pa.Table]:
+        raise AssertionError("read")
+        yield
+
+    with pytest.raises(InvalidParameter, match=r"\.parquet, \.csv or \.jsonl"):
+        write_stream(tmp_path / "rows.xlsx", pa.schema([]), never())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (["labels"], "labels"),
+        (["labels", "--since", "-1"], "changes"),
+        (["labels", "--since", "0"], "changes"),
+        (["flips", "--step", "1"], "flips"),
+        (["flips"], "flips"),
+    ],
+)
+def test_a_file_holds_what_the_call_returns(
+    store: Store, tmp_path: Path, suffix: str, command: list[str], what: str
+) -> None:
+    name, *options = command
+    out = tmp_path / f"out{suffix}"
+    told = CliRunner().invoke(cli, [name, store.path, *options, "--out", str(out), "--json"])
+    assert told.exit_code == 0, told.output
+    number = int(options[1]) if options else None
+    table = store.flips(number) if name == "flips" else store.labels(since=number)
+    assert read(out) == table.to_pylist()
+    assert json.loads(told.output)[what] == table.slice(0, 20).to_pylist()
+    rows = table.column("row").to_pylist()
+    assert rows == sorted(rows)
+    if not options and name == "labels":
+        assert len(rows) == 58
+    shown = CliRunner().invoke(cli, [name, store.path, *options])
+    assert f"{len(rows)} {what}" in shown.output
+    printed = CliRunner().invoke(cli, [name, store.path, *options, "--json"])
+    assert json.loads(printed.output)[what] == table.to_pylist()
+
+
+@pytest.mark.parametrize("what", ["labels", "changes", "flips"])
+def test_one_shard_is_read_at_a_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A table is asked for when the one before is written, and tells how far that is."""
+    whole = ShardHistory.read
+    seen: list[int] = []
+
+    def watched(ledger: Any, shard: int, start: int, items: int) -> ShardHistory:
+        seen.append(shard)
+        return whole(ledger, shard, start, items)
+
+    monkeypatch.setattr(ShardHistory, "read", watched)
+    context = Context(open_files(store.path))
+    done: list[tuple[int, int]] = []
+
+    def progress(at: int, of: int) -> None:
+        done.append((at, of))
+
+    tables = {
+        "labels": lambda: publishing.each_labels(context, progress),
+        "changes": lambda: reading.each_change(context, 0, progress),
+        "flips": lambda: reading.each_flip(context, 1, progress),
+    }[what]()
+    for shard, table in enumerate(tables):
+        assert seen == list(range(shard + 1))
+        assert len(done) == shard
+        assert set(table.column("row").to_numpy() // 25) <= {shard}
+    assert done == [(25, 60), (50, 60), (60, 60)]
+
+
+def test_no_table_outlives_its_writing(store: Store, tmp_path: Path) -> None:
+    """What is shown of an export does not hold on to the shards it came from."""
+    alive: list[int] = []
+    labels_of = publishing.labels_of
+
+    def watched(context: Context, *shard: int) -> pa.Table:
+        alive.append(pa.total_allocated_bytes())
+        wide = labels_of(context, *shard)
+        return wide.set_column(0, "id", pa.array(["x" * 2**14] * wide.num_rows))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publishing, "labels_of", watched)
+        out = str(tmp_path / "out.jsonl")
+        told = CliRunner().invoke(cli, ["labels", store.path, "--out", out])
+    assert told.exit_code == 0, told.output
+    # The last table may still be there when the next is made; those before it are not.
+    assert alive[2] - alive[0] < 1.5 * 25 * 2**14
