@@ -9,10 +9,8 @@ from typing import Any
 
 import click
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from posterity._whole import written_whole
-from posterity.cli.inspecting import read_id, write_table
+from posterity.cli.inspecting import read_id
 from posterity.cli.output import as_json_option, print_json, progress_bar, store_argument
 from posterity.engine.compacting import RETENTION_HOURS
 from posterity.engine.evaluating import BATCH, MAX_ERRORS
@@ -20,6 +18,7 @@ from posterity.engine.planning import DEFAULT_RULE, DEFAULT_SELECTOR
 from posterity.errors import UnknownName
 from posterity.models import Model
 from posterity.store import Store
+from posterity.tables.exports import write_stream
 
 
 @click.command("remove", short_help="Remove items.")
@@ -87,14 +86,9 @@ def plan_command(store: str, model: str, out: str | None, as_json: bool, **step:
 
 
 def _write_items(parts: Iterator[pa.Table], path: Path) -> None:
-    """Items as the file its name asks for; as Parquet, a batch at a time."""
-    first = next(parts, None)
-    if first is None or path.suffix.lower() != ".parquet":
-        write_table(pa.table({}) if first is None else pa.concat_tables([first, *parts]), path)
-        return
-    with written_whole(path) as beside, pq.ParquetWriter(beside, first.schema) as writer:
-        for part in chain([first], parts):
-            writer.write_table(part)
+    """Items as the file its name asks for, a batch at a time."""
+    first = next(parts, pa.table({}))
+    write_stream(path, first.schema, chain([first], parts))
 
 
 @click.command("update", short_help="Spend a plan and commit a step.")
