@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from posterity._arrays import Rows
 from posterity.engine.context import NEXT_ROW, Context
+from posterity.engine.lookups import Lookup
 from posterity.errors import CommitConflict, InvalidData, PosterityError
 from posterity.tables.delta import DataFile, Snapshot, Table, delta_schema
 from posterity.tables.layout import REMOVED
@@ -19,6 +20,8 @@ from posterity.tables.sources import ids_of, read_rows
 
 RESERVED = ("shard", "row")
 TRIES = 20
+BATCH = 2**22
+"""Ids that are looked up at once."""
 FILE_ROWS = 2**20
 """Items in one file: what is held in memory while they are written."""
 
@@ -222,15 +225,9 @@ def find_rows(context: Context, ids: pa.ChunkedArray, what: str = "id") -> Rows:
 
 def rows_or_none(context: Context, ids: pa.ChunkedArray) -> pa.ChunkedArray:
     """The row of each id; null where there is no such item."""
-    if context.items is None:
-        return pa.chunked_array([pa.nulls(len(ids), pa.int64())])
-    kind = context.items.table.schema.field("id").type
-    if ids.type != kind:
-        raise InvalidData(f"The store's ids are of type {kind}; got {ids.type}.")
-    table = context.items.read(["row", "id"])
-    keep = pa.array(~context.removed[table.column("row").to_numpy()])
-    table = table.filter(keep)
-    return table.column("row").take(pc.index_in(ids, value_set=table.column("id")))
+    lookup = Lookup(context)
+    parts = [lookup.rows(ids.slice(at, BATCH)) for at in range(0, len(ids), BATCH)]
+    return pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.int64())
 
 
 def remove_items(context: Context, ids: Any) -> int:
