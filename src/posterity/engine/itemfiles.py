@@ -39,7 +39,9 @@ class Group:
 
     def _read(self, columns: list[str]) -> pa.Table:
         try:
-            parquet = pq.ParquetFile(self.snapshot.table.files.open(_path(self.snapshot, self.file)))
+            parquet = pq.ParquetFile(
+                self.snapshot.table.files.open(_path(self.snapshot, self.file))
+            )
             # Without threads: where the file is Python's, they may outlive the interpreter's lock.
             held = parquet.read_row_group(self.number, columns, use_threads=False)
         except (pa.ArrowInvalid, OSError) as error:
@@ -53,7 +55,7 @@ def groups(snapshot: Snapshot, shards: Collection[int] | None = None) -> list[Gr
     found = []
     for file in snapshot.data_files():
         if shards is None or shard_of(file) in shards:
-            found += _groups_of(snapshot, file)
+            found += groups_of(snapshot, file)
     return sorted(found, key=lambda one: (shard_of(one.file), one.rows[0] if one.rows else 0))
 
 
@@ -62,7 +64,8 @@ def shard_of(file: DataFile) -> int:
     return int(file.partition["shard"] or 0)
 
 
-def _groups_of(snapshot: Snapshot, file: DataFile) -> list[Group]:
+def groups_of(snapshot: Snapshot, file: DataFile) -> list[Group]:
+    """The row groups of one file."""
     try:
         footer = pq.ParquetFile(snapshot.table.files.open(_path(snapshot, file))).metadata
     except (pa.ArrowInvalid, OSError) as error:

@@ -52,8 +52,10 @@ class Piece:
 class Stream:
     """Rows from wherever they are, read as often as needed, never all at once."""
 
-    def __init__(self, given: Any, options: dict[str, str] | None = None) -> None:
-        self._options, self._tables = options, 0
+    def __init__(
+        self, given: Any, options: dict[str, str] | None = None, *, name: str = "predictions"
+    ) -> None:
+        self._options, self._tables, self._name = options, 0, name
         several = given if isinstance(given, (list, tuple)) else [given]
         self.pieces: list[Piece] = [piece for one in several for piece in self._expand(one)]
         if not self.pieces:
@@ -172,7 +174,7 @@ class Stream:
         if not isinstance(given, (str, os.PathLike)):
             name = "the table" if not self._tables else f"table {self._tables + 1}"
             self._tables += 1
-            yield Piece(name, table=read_rows(given, "predictions"))
+            yield Piece(name, table=read_rows(given, self._name))
             return
         text = os.fspath(given).removeprefix("file://")
         found = _remote(text, self._options) if "://" in text else _local(text)

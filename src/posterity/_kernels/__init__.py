@@ -1,0 +1,1 @@
+"""Loops that arrays cannot say, compiled; Numba lives only here."""
