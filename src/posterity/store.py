@@ -117,7 +117,7 @@ class Store:
         return context.rows - len(context.removed)
 
     def add(self, items: Any, *, id: str = "id") -> int:  # noqa: A002 the user's word
-        """Add items: a table, file, folder, glob or object-store URI, or several; returns how many."""
+        """Add items: a table, file, folder, glob or object-store URI, or several; says how many."""
         return add_items(self._context(writing=True), items, id_column=id, options=self.options)
 
     def import_predictions(

@@ -52,7 +52,7 @@ class IdSpool:
             self._numbers = pa.types.is_integer(as_numbers(ids).type)
         if len(ids):
             self._begins.setdefault((piece.from_text, ids.type), piece)
-        self._held += [(piece.from_text, chunk) for chunk in ids.chunks]
+        self._held += [(piece.from_text, chunk) for chunk in ids.chunks if len(chunk)]
         self._count += len(ids)
         if self._count > HELD:
             self._spill()
