@@ -74,10 +74,11 @@ def groups_of(snapshot: Snapshot, file: DataFile) -> list[Group]:
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         told: dict[str, Range | None] = {}
-        for at in range(group.num_columns):
-            held = group.column(at).statistics
-            full = held is not None and held.has_min_max
-            told[group.column(at).path_in_schema] = (held.min, held.max) if full else None
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema in ("row", "id"):
+                held = column.statistics
+                full = held is not None and held.has_min_max
+                told[column.path_in_schema] = (held.min, held.max) if full else None
         listed.append(Group(snapshot, file, number, told.get("row"), told.get("id")))
     return listed
 

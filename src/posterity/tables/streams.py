@@ -143,7 +143,8 @@ class Stream:
         file = self._open(piece)
         suffix = Path(piece.path).suffix.lower()
         if suffix == ".parquet":
-            parquet = pq.ParquetFile(file)
+            # Buffered ahead, what was read of a file is kept until its end.
+            parquet = pq.ParquetFile(file, pre_buffer=False)
             held = parquet.schema_arrow.names
             wanted = None if columns is None else [name for name in columns if name in held]
             if not parquet.metadata.num_rows:
