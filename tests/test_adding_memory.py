@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from posterity import Model, Store
-from posterity.engine import distinct, idspools, importing, items, lookups, votespools
+from posterity.engine import distinct, idspools, importing, items, lookups, updating, votespools
 from posterity.engine.context import Context
 from posterity.engine.items import rows_or_none
+from posterity.engine.planning import Request
+from posterity.errors import CommitConflict
 from posterity.tables import streams
 from posterity.tables.files import open_files
 
@@ -87,13 +89,13 @@ def import_items(source: Path, path: Path) -> None:
     model = Model("old", accuracy=0.7)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("commit_votes", "_plan"):
-            patch.setattr(importing, name, lambda *_: importing.nothing(REQUEST, ""))
+            patch.setattr(importing, name, lambda *_: updating.nothing(REQUEST, ""))
         patch.setattr(importing, "TRIES", 1)
-        with pytest.raises(importing.CommitConflict):
+        with pytest.raises(CommitConflict):
             store.import_predictions(source, {"pred": model})
 
 
-REQUEST = importing.Request("old")
+REQUEST = Request("old")
 
 
 @pytest.mark.parametrize("work", [add, import_items])
