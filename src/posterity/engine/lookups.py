@@ -67,11 +67,13 @@ class Lookup:
 
     def _follow(self, ids: pa.ChunkedArray) -> Rows:
         needles, at = _Needles(ids), self._at
+        begin = at  # a few may be left there, and the others in the next
         while needles.left and at < len(self._groups):
-            hits = len(needles.seek(*self._read(at)))
+            near = needles.may_be_in(self._groups[at])
+            hits = len(needles.seek(*self._read(at))) if near else 0
             if hits:
                 self._at = at
-            if hits * WORTH < len(ids):
+            if hits * WORTH < len(ids) and at > begin:
                 break
             at += 1
         return needles.found

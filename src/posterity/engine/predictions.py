@@ -173,13 +173,15 @@ class Predictions:
     def _positions(self, wanted: pa.ChunkedArray) -> Rows:
         """The place of each id among all; −1 where it is not."""
         if self._looked is None or not self._looked[0].equals(wanted):
-            places = np.full(len(wanted), -1, dtype=np.int64)
+            unique = wanted.unique()
+            places = np.full(len(unique), -1, dtype=np.int64)
             start = 0
             for ids in self.ids.each():
-                found = pc.index_in(ids, value_set=wanted)
+                found = pc.index_in(ids, value_set=unique)
                 places[np.asarray(found.drop_null())] = start + np.flatnonzero(found.is_valid())
                 start += len(ids)
-            self._looked = wanted, places  # all models are mostly told the same truth
+            every = places[np.asarray(pc.index_in(wanted, value_set=unique))]
+            self._looked = wanted, every  # all models are mostly told the same truth
         return self._looked[1]
 
 
