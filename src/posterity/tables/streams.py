@@ -158,9 +158,13 @@ class Stream:
                 parse_options=CSV_PARSING,
                 convert_options=csv_options(ids, types),
             )
+            count = 0
             for batch in reader:
                 check_csv(batch, piece.name)
+                count += 1
                 yield pa.Table.from_batches([batch])
+            if not count:  # its columns are looked at all the same
+                yield reader.schema.empty_table()
         else:
             for batch in pa_json.open_json(file, pa_json.ReadOptions(block_size=CSV_BLOCK)):
                 yield pa.Table.from_batches([batch])
