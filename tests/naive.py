@@ -454,3 +454,29 @@ class Words:
 
 def _listed(name: Any, names: Sequence[Any]) -> bool:
     return any(type(one) is type(name) and one == name for one in names)
+
+
+# Ids
+
+
+def text_hash(text: bytes, seed: int) -> int:
+    """The hash of ``_kernels.hashing``, one text at a time."""
+    full = 2**64 - 1
+    state = (seed ^ len(text)) * 0x9E3779B97F4A7C15 & full
+    for start in range(0, len(text), 8):
+        state = (state ^ int.from_bytes(text[start : start + 8], "little")) * 0xBF58476D1CE4E5B9
+        state &= full
+        state ^= state >> 29
+    state = (state ^ (state >> 31)) * 0x94D049BB133111EB & full
+    return state ^ (state >> 32)
+
+
+def find(ids: Sequence[Any], stored: Sequence[tuple[int, Any]]) -> list[int | None]:
+    """The row of each id."""
+    rows = {key: row for row, key in stored}
+    return [rows.get(key) for key in ids]
+
+
+def repeated(ids: Sequence[Any]) -> list[Any]:
+    """The ids that occur more than once, in the order of their first occurrence."""
+    return [key for key in dict.fromkeys(ids) if list(ids).count(key) > 1]

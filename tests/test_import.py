@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from posterity import Model, Store
 from posterity.cli.inspecting import write_table
-from posterity.engine import importing, items, updating
+from posterity.engine import importing, items, runs, updating
 from posterity.engine.context import Context
 from posterity.engine.planning import DEFAULT_RULE
-from posterity.engine.predictions import Predictions
+from posterity.engine.predictions import Predictions, sources_of
 from posterity.errors import (
     CommitConflict,
     InvalidData,
@@ -908,6 +908,75 @@ def test_lines_within_a_cell(store: Store, tmp_path: Path) -> None:
     assert len(store) == 12_000
     other = Store.create(tmp_path / "other", classes=NAMES)
     assert other.add(path) == 12_000
+
+
+def test_an_import_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
+    """What names an import by its content stays the same from version to version."""
+    texts = pa.table(
+        {
+            "id": ["x", "", "zwölf", "a b"],
+            "a": ["cat", "dog", None, "fox"],
+            "b": [None, "dog", "dog", "cat"],
+            "p": [[0.5, 0.25, 0.25], None, [0.0, 0.1, 0.9], [1.0, 0.0, 0.0]],
+            "t": [["dog", "cat"], ["dog"], None, ["cat", "fox"]],
+            "s": [[0.7, 0.1], [0.5], None, [0.5, 0.5]],
+        }
+    )
+    three = Store.create(tmp_path / "three", classes=["cat", "dog", "fox"])
+    context = Context(open_files(three.path))
+    models = {name: Model(name, accuracy=0.5) for name in "ab"}
+    forms: list[tuple[str, dict[str, str]]] = [
+        ("a", {}),
+        ("ab", {}),
+        ("ab", {"b": "p"}),
+        ("ab", {"b": "t:s", "a": "p"}),
+    ]
+    for ids, expected in (
+        (
+            texts["id"],
+            ["4b493b0b51ba8ef3", "7acca591354fa8fa", "846cbbf20fd0ec3b", "2574351472d85dd9"],
+        ),
+        (
+            pa.array([3, -1, 2**60, 0]),
+            ["1cafd2e21232abf1", "d41511174a97cd0f", "c813b0e9b0f827b4", "3d331f81fa033442"],
+        ),
+    ):
+        table = texts.set_column(0, "id", ids)
+        for at, (names, soft) in enumerate(forms):
+            for batch in (2**17, 3):
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(streams, "BATCH", batch)
+                    sources = sources_of({name: models[name] for name in names}, soft)
+                    stream = streams.Stream(table)
+                    held = Predictions(context, stream, sources, "id", tmp_path)
+                assert held.digest("max-belief") == expected[at]
+
+
+def test_votes_of_some_shards_are_not_all(
+    store: Store, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut short while votes are kept shard by shard, the same import keeps the rest."""
+    table, votes = predictions(world, "old"), {"old": OLD}
+    keep, kept = runs.Run.keep_votes, list[int]()
+
+    def failing(self: runs.Run, rows: Any, cast: Any) -> None:
+        if len(kept) == 2:
+            raise KeyboardInterrupt
+        kept.append(len(rows))
+        keep(self, rows, cast)
+
+    monkeypatch.setattr(runs.Run, "keep_votes", failing)
+    with pytest.raises(KeyboardInterrupt):
+        store.import_predictions(table, votes)
+    monkeypatch.undo()
+    assert kept == [25, 25]
+    assert store.check() == []
+    store.import_predictions(table, votes)
+    other = Store.create(tmp_path / "other", classes=NAMES, shard_rows=25)
+    other.import_predictions(table, votes)
+    assert whole(store) == whole(other)
+    assert store.check() == []
+    assert store.status()["unfinished"] == []
 
 
 def test_nothing_goes_on_as_if_all_was_well(store: Store, world: World) -> None:

@@ -118,8 +118,8 @@ class Store:
         return context.rows - len(context.removed)
 
     def add(self, items: Any, *, id: str = "id") -> int:  # noqa: A002 the user's word
-        """Add items: Arrow, pandas, Polars, a dict of columns or a file; returns how many."""
-        return add_items(self._context(writing=True), items, id_column=id)
+        """Add items: a table, file, folder, glob or object-store URI, or several; says how many."""
+        return add_items(self._context(writing=True), items, id_column=id, options=self.options)
 
     def import_predictions(
         self,

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from posterity import priors
 from posterity.classes import Classes
 from posterity.engine.fits import SPARSE, Fit, Registered
+from posterity.engine.itemfiles import groups
 from posterity.engine.steps import Header, read_headers
 from posterity.engine.tombstones import Tombstones
 from posterity.errors import InvalidData, InvalidParameter, StoreError, UnknownName
@@ -224,5 +225,18 @@ class Context:
         """The ids of rows, in their order; of one shard, if that is known."""
         if self.items is None:
             raise StoreError("The store has no items.")
-        table = self.items.read(["row", "id"], shard)
-        return table.column("id").take(pc.index_in(rows, value_set=table.column("row")))
+        wanted = np.unique(rows)
+        size = self.description.shard_rows
+        shards = {shard} if shard is not None else set(np.unique(wanted // size).tolist())
+        numbers = [np.zeros(0, dtype=np.int64)]
+        found = [pa.array([], self.id_kind)]
+        for group in groups(self.items, shards):
+            low, high = group.rows or (0, self.rows)
+            if np.searchsorted(wanted, low) == np.searchsorted(wanted, high, side="right"):
+                continue
+            held, ids = group.read()
+            kept = np.isin(held, wanted)
+            numbers.append(held[kept])
+            found.append(ids.filter(pa.array(kept)))
+        known = pa.array(np.concatenate(numbers))
+        return pa.chunked_array(found).take(pc.index_in(rows, value_set=known))

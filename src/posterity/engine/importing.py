@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from posterity._arrays import Rows
 from posterity.engine.context import Context
-from posterity.engine.items import (
-    commit_items,
-    fitted,
-    refuse_known,
-    refuse_repeated,
-)
+from posterity.engine.distinct import Distinct
+from posterity.engine.items import commit_items, fitted
 from posterity.engine.planning import Plan, Request
 from posterity.engine.predictions import Predictions, Source
 from posterity.engine.publishing import labels_schema, publish_labels
@@ -27,12 +26,16 @@ from posterity.engine.registering import (
 from posterity.engine.rowsets import RowSet
 from posterity.engine.runs import Progress, Run, tidy
 from posterity.engine.updating import TRIES, Report, commit_votes, nothing, step_of
+from posterity.engine.votespools import VoteSpool
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter
 from posterity.models import Model
 from posterity.tables.delta import Table
+from posterity.tables.sources import Types
 from posterity.tables.streams import Stream
 from posterity.votes import MISSING, Cast
 
+KEPT = "kept.json"
+"""The file that says that all votes of an imported model are there."""
 ALREADY = "Nothing to do: this was imported already."
 
 
@@ -84,15 +87,30 @@ def import_predictions(
     """
     _refuse_twice(sources)
     stream = Stream(given, options)
-    read = Predictions(context, stream, sources, id_column)
-    columns = read.payload(payload)
+    with TemporaryDirectory(prefix="posterity-") as folder:
+        read = Predictions(context, stream, sources, id_column, Path(folder))
+        distinct = Distinct(read.ids, Path(folder))
+        columns = read.payload(payload)
+        return _import(context, read, distinct, sources, columns, rule, dry_run, progress)
+
+
+def _import(
+    context: Context,
+    read: Predictions,
+    distinct: Distinct,
+    sources: Sequence[Source],
+    columns: Types,
+    rule: str,
+    dry_run: bool,
+    progress: Progress | None,
+) -> Imported:
     digest = read.digest(rule)
     mark = f"posterity.import.{digest}"
     again = context.items is not None and context.items.fence(mark) is not None
-    refuse_repeated(read.ids, read.where)
+    distinct.refuse_repeated()
     if context.items is not None and not again:
         try:
-            refuse_known(context.items, read.ids)
+            distinct.refuse_known(context.items)
         except InvalidData as error:
             hint = (
                 "Votes of another model on items that are there are not imported: register it and "
@@ -113,15 +131,13 @@ def import_predictions(
             if context.items is not None:
                 fitted(items, context.items.table.schema)
         note = ALREADY if again and not registrations else ""
-        return Imported(
-            len(read.ids), len(stream.pieces), [], registrations, dry_run=True, note=note
-        )
+        return Imported(len(read.ids), read.files, [], registrations, dry_run=True, note=note)
 
     def ready() -> None:
         for at, source in enumerate(sources):
             register(context, source.model, stored=read.stored(at))
 
-    start = commit_items(context, read.ids, batches, mark=mark, ready=ready)
+    start = commit_items(context, distinct, batches, mark=mark, ready=ready)
     if again:
         ready()
     context = Context(context.files)
@@ -129,7 +145,7 @@ def import_predictions(
     # There before the first step is: a store without it looks as if somebody had lost it.
     Table(context.files, "labels", labels_schema(context), "shard").create()
     steps = [
-        asdict(_step(context.files, f"{digest}-{at}", request, read.casts[at], start))
+        asdict(_step(context.files, f"{digest}-{at}", request, read.votes[at], start))
         for at, request in enumerate(requests)
     ]
     context = Context(context.files)
@@ -137,7 +153,7 @@ def import_predictions(
     tidy(context)
     done = again and not registrations and made == len(context.headers)
     note = ALREADY if done else ""
-    return Imported(len(read.ids), len(stream.pieces), steps, registrations, note=note)
+    return Imported(len(read.ids), read.files, steps, registrations, note=note)
 
 
 def _checked(context: Context, model: Model, read: Predictions, at: int) -> Registration | None:
@@ -158,30 +174,53 @@ def _checked(context: Context, model: Model, read: Predictions, at: int) -> Regi
     return found
 
 
-def _step(files: Any, run_id: str, request: Request, cast: Cast, start: int) -> Report:
+def _step(files: Any, run_id: str, request: Request, votes: VoteSpool, start: int) -> Report:
     """One model's votes as a step, whatever else happens to the store at the same time."""
-    present = np.flatnonzero(cast.hard != MISSING)
-    if not len(present):
+    if not votes.cast:
         return nothing(request, f"{request.model} has no vote on any item.")
-    rows = present + start
-    planned = RowSet.of(rows)
     for _ in range(TRIES):
         context = Context(files)
         made = step_of(context, run_id)
         if made is not None:
             return made
-        plan = Plan(run_id, request, context.head, context.rows, planned, len(rows), {}, None)
         run = Run(context, run_id)
-        # Named by what it holds: votes another process has left there are these votes.
-        if not run.batches("votes"):
-            run.keep_votes(rows, cast[present])
+        _keep_votes(run, votes, start)
         try:
-            report = commit_votes(context, plan, run)
+            report = commit_votes(context, _plan(context, run_id, request, votes, start), run)
         except CommitConflict:
             continue
         if report.step is not None:
             return report  # else another process made the step, and tidied the votes away
     raise CommitConflict("The ledger changes too often; the same import goes on where it stopped.")
+
+
+def _plan(context: Context, run_id: str, request: Request, votes: VoteSpool, start: int) -> Plan:
+    """All items that have a vote."""
+    chosen = RowSet(context.rows)
+    for rows, _ in _present(context, votes, start):
+        chosen.mark(rows)
+    return Plan(run_id, request, context.head, context.rows, chosen, len(chosen), {}, None)
+
+
+def _keep_votes(run: Run, votes: VoteSpool, start: int) -> None:
+    """Shard by shard, so that no more than one is in memory, and all of them or not yet."""
+    files, done = run.context.files, f"{run.folder}/{KEPT}"
+    if files.size(done) is not None:
+        return  # named by what it holds: votes another process has left there are these votes
+    for rows, cast in _present(run.context, votes, start):
+        run.keep_votes(rows, cast)
+    files.write(done, b"{}")
+
+
+def _present(context: Context, votes: VoteSpool, start: int) -> Iterator[tuple[Rows, Cast]]:
+    """The rows that have a vote, ascending, and their votes; each shard's on their own."""
+    for _, first, items in context.shards:
+        low, high = max(first, start), min(first + items, start + votes.count)
+        if low < high:
+            cast = votes.read(low - start, high - start)
+            present = np.flatnonzero(cast.hard != MISSING)
+            if len(present):
+                yield present + low, cast[present]
 
 
 def _refuse_twice(sources: Sequence[Source]) -> None:

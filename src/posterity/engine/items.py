@@ -4,39 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from posterity._arrays import Rows
 from posterity.engine.context import NEXT_ROW, Context
+from posterity.engine.distinct import Distinct
+from posterity.engine.idspools import IdReader, IdSpool
+from posterity.engine.lookups import Lookup
 from posterity.errors import CommitConflict, InvalidData, PosterityError
 from posterity.tables.delta import DataFile, Snapshot, Table, delta_schema
 from posterity.tables.layout import REMOVED
-from posterity.tables.sources import ids_of, read_rows
+from posterity.tables.sources import Types, ids_of
+from posterity.tables.streams import Stream
 
 RESERVED = ("shard", "row")
 TRIES = 20
+BATCH = 2**22
+"""Ids that are looked up at once."""
 FILE_ROWS = 2**20
 """Items in one file: what is held in memory while they are written."""
 
 
-def add_items(context: Context, data: Any, *, id_column: str = "id") -> int:
+def add_items(
+    context: Context, data: Any, *, id_column: str = "id", options: dict[str, str] | None = None
+) -> int:
     """Give new items rows and make them part of the store; returns how many.
 
     All of them or none: an id that occurs twice, or that the store has already, refuses the call.
+    The data is read twice, first its ids, and never held as a whole.
     """
-    rows = read_rows(data, "items", ids=id_column)
-    ids = ids_of(rows, id_column, "data")
-    if not len(ids):
-        raise InvalidData("The data holds no items.")
-    payload = [name for name in rows.column_names if name != id_column]
-    refuse_reserved(payload)
-    plain = pa.table({"id": ids, **{name: rows.column(name) for name in payload}})
-    commit_items(context, ids, lambda: iter([prepared(plain)]))
+    stream = Stream(data, options, name="items")
+    with TemporaryDirectory(prefix="posterity-") as folder:
+        ids = IdSpool(Path(folder))
+        for piece, batch in stream.batches([id_column], ids=id_column):
+            ids.add(piece, batch, id_column)
+        ids.finish(context.id_kind)
+        payload = [name for name in stream.names(ids=id_column) if name != id_column]
+        refuse_reserved(payload)
+        types = stream.types(payload, ids=id_column)
+        distinct = Distinct(ids, Path(folder))
+        commit_items(context, distinct, lambda: read_items(stream, ids, id_column, types))
     return len(ids)
+
+
+def read_items(
+    stream: Stream, ids: IdSpool, id_column: str, payload: Types, *, done: str = "added"
+) -> Iterator[pa.Table]:
+    """Items with their payload, read after their ids were; ``done`` is what was not, if in vain."""
+    columns = list(dict.fromkeys([id_column, *payload]))
+    schema = pa.schema([("id", ids.type), *payload.items()])
+    expected = IdReader(ids)
+    for piece, batch in stream.batches(columns, ids=id_column, types=payload):
+        changed = InvalidData(f"'{piece.name}' changed while it was read; nothing was {done}.")
+        known = expected.take(batch.num_rows)
+        read = batch.column(id_column)
+        if read.type != known.type:
+            read, told = read.cast(pa.string()), known.cast(pa.string())
+        else:
+            told = known
+        if not read.equals(told):
+            raise changed
+        kept = {name: batch.column(name) for name in payload}
+        try:
+            yield prepared(pa.table({"id": known, **kept})).cast(schema)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise changed from None
 
 
 def refuse_reserved(payload: Iterable[str]) -> None:
@@ -56,7 +93,7 @@ def prepared(items: pa.Table) -> pa.Table:
 
 def commit_items(
     context: Context,
-    ids: pa.ChunkedArray,
+    distinct: Distinct,
     batches: Callable[[], Iterator[pa.Table]],
     *,
     mark: str | None = None,
@@ -68,13 +105,13 @@ def commit_items(
     have rows then and ours get the next. ``mark`` names the commit; one of that name is made once.
     ``ready`` is called when all is written and nothing visible yet.
     """
-    refuse_repeated(ids)
+    distinct.refuse_repeated()
     for _ in range(TRIES):
         done = None if mark is None or context.items is None else context.items.fence(mark)
         if done is not None:
             return done
         try:
-            return _commit_items(context, ids, batches(), mark, ready)
+            return _commit_items(context, distinct, batches(), mark, ready)
         except CommitConflict:
             context = Context(context.files)
     raise CommitConflict("Too many others are adding items; nothing was added.")
@@ -82,7 +119,7 @@ def commit_items(
 
 def _commit_items(
     context: Context,
-    ids: pa.ChunkedArray,
+    distinct: Distinct,
     batches: Iterator[pa.Table],
     mark: str | None,
     ready: Callable[[], None] | None,
@@ -94,13 +131,13 @@ def _commit_items(
             pa.schema([("shard", pa.int32()), ("row", pa.int64()), *first.schema])
         )
     else:
-        refuse_known(context.items, ids)
+        distinct.refuse_known(context.items)
         table = context.items.table
     written: list[DataFile] = []
     try:
         for file in _write_items(context, table, chain([first], batches), start):
             written.append(file)
-        if sum(file.rows for file in written) != len(ids):
+        if sum(file.rows for file in written) != distinct.count:
             raise InvalidData("The data changed while it was read; nothing was added.")
     except PosterityError:
         for file in written:
@@ -111,7 +148,7 @@ def _commit_items(
     snapshot = context.items or _first_items(table)
     # An attempt that was cut short may have left an empty table with other columns.
     anew = context.items is None and not snapshot.schema.equals(table.schema)
-    fences = [(NEXT_ROW, start + len(ids))] + ([] if mark is None else [(mark, start)])
+    fences = [(NEXT_ROW, start + distinct.count)] + ([] if mark is None else [(mark, start)])
     snapshot.commit(written, fences=fences, replace=anew)
     return start
 
@@ -176,39 +213,6 @@ def fitted(items: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, names=[field.name for field in wanted])
 
 
-def refuse_repeated(
-    ids: pa.ChunkedArray, where: Callable[[int], str] = lambda row: f"row {row}"
-) -> None:
-    """An id stands for one item; ``where`` names the place of a row for people."""
-    if pc.count_distinct(ids).as_py() == len(ids):
-        return
-    counted = pc.value_counts(ids)
-    repeated = counted.filter(pc.greater(counted.field("counts"), 1))
-    if len(repeated):
-        shown = ", ".join(repr(value) for value in repeated.field("values")[:5].to_pylist())
-        again = pc.indices_nonzero(pc.equal(ids, repeated.field("values")[0]))[:2].to_pylist()
-        raise InvalidData(
-            f"{len(repeated)} ids occur more than once: {shown}; the first in "
-            f"{' and '.join(where(row) for row in again)}. Nothing was added."
-        )
-
-
-def refuse_known(snapshot: Any, ids: pa.ChunkedArray) -> None:
-    """An item is added once."""
-    kind = snapshot.table.schema.field("id").type
-    if ids.type != kind:
-        raise InvalidData(f"The store's ids are of type {kind}; got {ids.type}.")
-    count = 0
-    named: list[Any] = []
-    for _, part in snapshot.each(["id"]):
-        known = part.column("id").filter(pc.is_in(part.column("id"), value_set=ids))
-        count += len(known)
-        named += known[: max(0, 5 - len(named))].to_pylist()
-    if count:
-        shown = ", ".join(repr(value) for value in named)
-        raise InvalidData(f"{count} ids are in the store already: {shown}. Nothing was added.")
-
-
 def find_rows(context: Context, ids: pa.ChunkedArray, what: str = "id") -> Rows:
     """The row of each id; an id that does not exist, or was removed, is named."""
     found = rows_or_none(context, ids)
@@ -222,15 +226,9 @@ def find_rows(context: Context, ids: pa.ChunkedArray, what: str = "id") -> Rows:
 
 def rows_or_none(context: Context, ids: pa.ChunkedArray) -> pa.ChunkedArray:
     """The row of each id; null where there is no such item."""
-    if context.items is None:
-        return pa.chunked_array([pa.nulls(len(ids), pa.int64())])
-    kind = context.items.table.schema.field("id").type
-    if ids.type != kind:
-        raise InvalidData(f"The store's ids are of type {kind}; got {ids.type}.")
-    table = context.items.read(["row", "id"])
-    keep = pa.array(~context.removed[table.column("row").to_numpy()])
-    table = table.filter(keep)
-    return table.column("row").take(pc.index_in(ids, value_set=table.column("id")))
+    lookup = Lookup(context)
+    parts = [lookup.rows(ids.slice(at, BATCH)) for at in range(0, len(ids), BATCH)]
+    return pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.int64())
 
 
 def remove_items(context: Context, ids: Any) -> int:

@@ -1,27 +1,30 @@
-"""Predictions that exist: ids and votes of all their rows, read and checked before any is used."""
+"""Predictions that exist: ids and votes of all their rows, checked before any is used."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from posterity._arrays import Codes
+from posterity._arrays import Codes, Rows
 from posterity.answers import Answers
 from posterity.engine.context import Context
 from posterity.engine.evidence import StoredVotes
-from posterity.engine.items import prepared, refuse_reserved
+from posterity.engine.idspools import IdSpool
+from posterity.engine.items import read_items, refuse_reserved
 from posterity.engine.registering import stored_votes
 from posterity.engine.runs import Progress
+from posterity.engine.votespools import VoteSpool
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.models import Model, answers_of, settings_of
 from posterity.softcolumns import TOP, SoftColumns
-from posterity.tables.sources import Types, as_numbers, ids_of, truth_types
-from posterity.tables.streams import Piece, Stream
+from posterity.tables.sources import Types, truth_types
+from posterity.tables.streams import Stream
 from posterity.votes import MISSING, Cast
 
 STRANGE = 0.5
@@ -53,10 +56,15 @@ def sources_of(
 
 
 class Predictions:
-    """Ids and votes of all rows, checked; the payload stays where it is."""
+    """Ids and votes of all rows, checked and kept in a local folder; the payload stays put."""
 
     def __init__(
-        self, context: Context, stream: Stream, sources: Sequence[Source], id_column: str
+        self,
+        context: Context,
+        stream: Stream,
+        sources: Sequence[Source],
+        id_column: str,
+        folder: Path,
     ) -> None:
         self._context, self._stream, self._id = context, stream, id_column
         self._sources = sources
@@ -68,9 +76,19 @@ class Predictions:
         self._types: Types = {}
         for source, answers in zip(sources, self._answers, strict=True):
             self._types |= truth_types(answers.kind, source.column)
-        self.ids, self.casts = self._read()
-        for source, cast in zip(sources, self.casts, strict=True):
-            _refuse_other_order(source, cast)
+        self.ids = IdSpool(folder)
+        self.votes = [
+            VoteSpool(folder, f"votes-{at}", (answers.soft or 0) if source.soft else 0)
+            for at, (source, answers) in enumerate(zip(sources, self._answers, strict=True))
+        ]
+        self._orders = [_Order(source) for source in sources]
+        self._looked: tuple[pa.ChunkedArray, Rows] | None = None
+        self._read()
+
+    @property
+    def files(self) -> int:
+        """How many files, or tables, there are."""
+        return len(self._stream.pieces)
 
     def _answers_of(self, source: Source) -> Answers:
         """As registered, but for what the model says anew."""
@@ -83,40 +101,20 @@ class Predictions:
             return replace(answers, soft=min(TOP, len(answers.classes)))
         return answers
 
-    def _read(self) -> tuple[pa.ChunkedArray, list[Cast]]:
-        ids: list[tuple[Piece, pa.ChunkedArray]] = []
-        casts: list[list[Cast]] = [[] for _ in self._sources]
-        place: dict[str, int] = {}
-        self._pieces: list[tuple[Piece, int, int]] = []
-        for piece, batch in self._stream.batches(self._used, ids=self._id, types=self._types):
-            first = place.get(piece.name, 0)
-            place[piece.name] = first + batch.num_rows
-            self._pieces.append((piece, first, batch.num_rows))
-            where = f"'{piece.name}' (rows from {first})"
-            ids.append((piece, ids_of(batch, self._id, f"file {where}")))
-            for at, source in enumerate(self._sources):
-                casts[at].append(self._cast(batch, source, self._answers[at], where))
-        return self._joined(ids), [Cast.joined(parts) for parts in casts]
-
-    def _joined(self, ids: list[tuple[Piece, pa.ChunkedArray]]) -> pa.ChunkedArray:
-        """All ids, of one type; in text without types they take that of the others."""
-        typed = {column.type for piece, column in ids if not piece.from_text}
-        if self._context.items is not None:
-            typed = {self._context.items.table.schema.field("id").type}
-        texts = [column for piece, column in ids if piece.from_text]
-        if texts and typed <= {pa.int64()}:
-            kind = as_numbers(_chunked(texts)).type
-            ids = [
-                (piece, column.cast(kind) if piece.from_text else column) for piece, column in ids
-            ]
-        begin, first = ids[0]
-        for piece, column in ids:
-            if column.type != first.type:
-                raise InvalidData(
-                    f"Ids must be of one type; those in '{begin.name}' are {first.type}, those in "
-                    f"'{piece.name}' {column.type}."
-                )
-        return _chunked([column for _, column in ids])
+    def _read(self) -> None:
+        try:
+            for piece, batch in self._stream.batches(self._used, ids=self._id, types=self._types):
+                where = self.ids.add(piece, batch, self._id)
+                for at, source in enumerate(self._sources):
+                    cast = self._cast(batch, source, self._answers[at], where)
+                    self._orders[at].add(cast)
+                    self.votes[at].add(cast)
+        finally:
+            for votes in self.votes:
+                votes.finish()
+        self.ids.finish(self._context.id_kind)
+        for order in self._orders:
+            order.refuse_other()
 
     @staticmethod
     def _cast(batch: pa.Table, source: Source, answers: Answers, where: str) -> Cast:
@@ -126,26 +124,16 @@ class Predictions:
             return Cast(hard)
         return source.soft.read(batch, answers, hard, f"soft votes of {where}")
 
-    def where(self, row: int) -> str:
-        """The place of a row among the files."""
-        for piece, first, count in self._pieces:
-            if row < count:
-                return f"row {first + row} of '{piece.name}'"
-            row -= count
-        return f"row {row}"
-
     def digest(self, rule: str) -> str:
         """Names the import by what it holds."""
         # One model's votes become first labels under every rule.
         told = hashlib.sha256(rule.encode() if len(self._sources) > 1 else b"")
         for piece in _bytes_of(self.ids):
             told.update(piece)
-        for source, cast in zip(self._sources, self.casts, strict=True):
+        for source, votes in zip(self._sources, self.votes, strict=True):
             told.update(source.model.name.encode())
-            told.update(np.ascontiguousarray(cast.hard).tobytes())
-            if cast.soft is not None:
-                told.update(np.ascontiguousarray(cast.soft.codes).tobytes())
-                told.update(np.ascontiguousarray(cast.soft.weights).tobytes())
+            for block in votes.bytes():
+                told.update(block.data)
         return told.hexdigest()[:16]
 
     def payload(self, wanted: Sequence[str] | None) -> Types:
@@ -160,24 +148,10 @@ class Predictions:
 
     def items(self, payload: Types, progress: Progress | None) -> Iterator[pa.Table]:
         """Items with their payload, read a second time."""
-        columns = list(dict.fromkeys([self._id, *payload]))
-        schema = pa.schema([("id", self.ids.type), *payload.items()])
         done = 0
-        for piece, batch in self._stream.batches(columns, ids=self._id, types=payload):
-            known = self.ids.slice(done, batch.num_rows)
-            read = batch.column(self._id).cast(pa.string())
-            changed = InvalidData(
-                f"'{piece.name}' changed while it was read; nothing was imported."
-            )
-            if not read.equals(known.cast(pa.string())):
-                raise changed
-            kept = {name: batch.column(name) for name in payload}
-            try:
-                items = prepared(pa.table({"id": known, **kept})).cast(schema)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                raise changed from None
+        for items in read_items(self._stream, self.ids, self._id, payload, done="imported"):
             yield items
-            done += batch.num_rows
+            done += items.num_rows
             if progress:
                 progress(done, len(self.ids))
 
@@ -187,42 +161,69 @@ class Predictions:
         def look_up(ids: pa.ChunkedArray) -> Codes:
             if ids.type != self.ids.type:
                 raise InvalidData(f"The ids are of type {self.ids.type}; got {ids.type}.")
-            found = pc.index_in(ids, value_set=self.ids)
-            where = np.asarray(found.fill_null(-1))
-            votes: Codes = self.casts[at].hard[where]
-            return np.where(where < 0, earlier(ids), votes)
+            where = self._positions(ids)
+            votes = earlier(ids)
+            votes[where >= 0] = self.votes[at].hard_at(where[where >= 0])
+            return votes
 
         # Items that were there before may be among them.
         earlier = stored_votes(self._context, self._sources[at].model.name)
         return StoredVotes(self.ids.type, look_up)
 
-
-def _refuse_other_order(source: Source, cast: Cast) -> None:
-    """Labels and probabilities that disagree in many rows: the columns mean other classes."""
-    if source.soft is None or cast.soft is None:
-        return
-    both = (cast.hard != MISSING) & (cast.soft.codes[:, 0] != MISSING)
-    odd = np.flatnonzero(both & (cast.hard != cast.soft.codes[:, 0]))
-    if len(odd) > STRANGE * both.sum():
-        raise InvalidData(
-            f"In {len(odd):,} of {int(both.sum()):,} rows the most probable class of "
-            f"'{source.model.name}' is not its vote in '{source.column}'; first in row {odd[0]}.",
-            hint="Name the model's own classes in the order of its probabilities.",
-        )
-
-
-def _chunked(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    return pa.chunked_array([chunk for column in columns for chunk in column.chunks])
+    def _positions(self, wanted: pa.ChunkedArray) -> Rows:
+        """The place of each id among all; −1 where it is not."""
+        if self._looked is None or not self._looked[0].equals(wanted):
+            unique = wanted.unique()
+            places = np.full(len(unique), -1, dtype=np.int64)
+            start = 0
+            for ids in self.ids.each():
+                found = pc.index_in(ids, value_set=unique)
+                places[np.asarray(found.drop_null())] = start + np.flatnonzero(found.is_valid())
+                start += len(ids)
+            every = places[np.asarray(pc.index_in(wanted, value_set=unique))]
+            self._looked = wanted, every  # all models are mostly told the same truth
+        return self._looked[1]
 
 
-def _bytes_of(ids: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
-    """What ids consist of, however they are cut into chunks."""
+class _Order:
+    """Counts where a model's votes are not its most probable classes."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._seen = self._both = self._odd = 0
+        self._first: int | None = None
+
+    def add(self, cast: Cast) -> None:
+        """Look at the next rows."""
+        if self._source.soft is not None and cast.soft is not None:
+            top = cast.soft.codes[:, 0]
+            both = (cast.hard != MISSING) & (top != MISSING)
+            odd = np.flatnonzero(both & (cast.hard != top))
+            if self._first is None and len(odd):
+                self._first = self._seen + int(odd[0])
+            self._both += int(both.sum())
+            self._odd += len(odd)
+        self._seen += len(cast)
+
+    def refuse_other(self) -> None:
+        """Labels and probabilities that disagree in many rows: the columns mean other classes."""
+        if self._odd > STRANGE * self._both:
+            raise InvalidData(
+                f"In {self._odd:,} of {self._both:,} rows the most probable class of "
+                f"'{self._source.model.name}' is not its vote in '{self._source.column}'; first in "
+                f"row {self._first}.",
+                hint="Name the model's own classes in the order of its probabilities.",
+            )
+
+
+def _bytes_of(ids: IdSpool) -> Iterator[bytes | memoryview]:
+    """What ids consist of, however they are cut into parts."""
     if pa.types.is_integer(ids.type):
-        yield from (chunk.to_numpy().tobytes() for chunk in ids.chunks)
+        yield from (part.to_numpy().tobytes() for part in ids.each())
         return
-    yield from (pc.binary_length(chunk).to_numpy().tobytes() for chunk in ids.chunks)
-    for chunk in ids.chunks:
-        _, offsets, texts = chunk.buffers()
-        ends = np.frombuffer(offsets, dtype=np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
-        if texts is not None and len(chunk):
+    yield from (pc.binary_length(part).to_numpy().tobytes() for part in ids.each())
+    for part in ids.each():
+        _, offsets, texts = part.buffers()
+        ends = np.frombuffer(offsets, dtype=np.int32)[part.offset : part.offset + len(part) + 1]
+        if texts is not None and len(part):
             yield memoryview(texts)[ends[0] : ends[-1]]

@@ -229,6 +229,8 @@ def stored_votes(context: Context, name: str) -> StoredVotes:
         own = [header for header in live_updates(context.headers) if header.model == name]
         for shard, start, items in context.shards if own else []:
             at = np.flatnonzero((rows >= start) & (rows < start + items))
+            if not len(at):
+                continue
             history = ShardHistory.read(context.ledger, shard, start, items)
             for cast in history.votes_of(rows[at] - start, own):
                 votes[at] = np.where(cast.hard != MISSING, cast.hard, votes[at])

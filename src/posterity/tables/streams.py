@@ -52,8 +52,10 @@ class Piece:
 class Stream:
     """Rows from wherever they are, read as often as needed, never all at once."""
 
-    def __init__(self, given: Any, options: dict[str, str] | None = None) -> None:
-        self._options, self._tables = options, 0
+    def __init__(
+        self, given: Any, options: dict[str, str] | None = None, *, name: str = "predictions"
+    ) -> None:
+        self._options, self._tables, self._name = options, 0, name
         several = given if isinstance(given, (list, tuple)) else [given]
         self.pieces: list[Piece] = [piece for one in several for piece in self._expand(one)]
         if not self.pieces:
@@ -141,7 +143,8 @@ class Stream:
         file = self._open(piece)
         suffix = Path(piece.path).suffix.lower()
         if suffix == ".parquet":
-            parquet = pq.ParquetFile(file)
+            # Buffered ahead, what was read of a file is kept until its end.
+            parquet = pq.ParquetFile(file, pre_buffer=False)
             held = parquet.schema_arrow.names
             wanted = None if columns is None else [name for name in columns if name in held]
             if not parquet.metadata.num_rows:
@@ -155,9 +158,13 @@ class Stream:
                 parse_options=CSV_PARSING,
                 convert_options=csv_options(ids, types),
             )
+            count = 0
             for batch in reader:
                 check_csv(batch, piece.name)
+                count += 1
                 yield pa.Table.from_batches([batch])
+            if not count:  # its columns are looked at all the same
+                yield reader.schema.empty_table()
         else:
             for batch in pa_json.open_json(file, pa_json.ReadOptions(block_size=CSV_BLOCK)):
                 yield pa.Table.from_batches([batch])
@@ -172,7 +179,7 @@ class Stream:
         if not isinstance(given, (str, os.PathLike)):
             name = "the table" if not self._tables else f"table {self._tables + 1}"
             self._tables += 1
-            yield Piece(name, table=read_rows(given, "predictions"))
+            yield Piece(name, table=read_rows(given, self._name))
             return
         text = os.fspath(given).removeprefix("file://")
         found = _remote(text, self._options) if "://" in text else _local(text)

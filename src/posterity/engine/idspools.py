@@ -1,0 +1,159 @@
+"""Ids too many for memory: read once, kept in a local folder, gone through as often as needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from posterity.errors import InvalidData, StoreError
+from posterity.tables.sources import as_numbers, ids_of
+from posterity.tables.streams import Piece
+
+HELD = 2**20
+"""So many ids are kept in memory; more go to the folder."""
+
+
+class IdSpool:
+    """The ids of all rows that are added, in order, of one type."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: list[tuple[bool, pa.Array]] = []
+        self._files: list[tuple[bool, Path]] = []
+        self._writer: Any = None
+        self._kind: tuple[bool, pa.DataType] | None = None
+        self._count = 0
+        self._begins: dict[tuple[bool, pa.DataType], Piece] = {}
+        self._pieces: list[tuple[Piece, int, int]] = []
+        self._numbers = True
+        self.type: pa.DataType = pa.string()
+        """What all of them are, once ``finish`` was called."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, piece: Piece, batch: pa.Table, column: str) -> str:
+        """Take the ids of a batch; returns where that is, for people."""
+        first = 0
+        if self._pieces and self._pieces[-1][0].name == piece.name:
+            _, begin, count = self._pieces.pop()
+            first = begin + count
+            self._pieces.append((piece, begin, count + batch.num_rows))
+        else:
+            first = max((a + n for one, a, n in self._pieces if one.name == piece.name), default=0)
+            self._pieces.append((piece, first, batch.num_rows))
+        where = f"'{piece.name}' (rows from {first})"
+        ids = ids_of(batch, column, f"file {where}")
+        if piece.from_text and self._numbers and len(ids):
+            self._numbers = pa.types.is_integer(as_numbers(ids).type)
+        if len(ids):
+            self._begins.setdefault((piece.from_text, ids.type), piece)
+        self._held += [(piece.from_text, chunk) for chunk in ids.chunks if len(chunk)]
+        self._count += len(ids)
+        if self._count > HELD:
+            self._spill()
+        return where
+
+    def finish(self, stored: pa.DataType | None) -> None:
+        """Agree on one type: ids in text without types take that of the others."""
+        if self._writer is not None:
+            with writing():
+                self._writer.close()
+        typed = {kind for from_text, kind in self._begins if not from_text}
+        typed = typed if stored is None else {stored}
+        become = typed <= {pa.int64()} and self._numbers
+        kinds = [
+            (pa.int64() if from_text and become else kind, piece)
+            for (from_text, kind), piece in self._begins.items()
+        ]
+        if not kinds:
+            return
+        self.type, begin = kinds[0]
+        for kind, piece in kinds:
+            if kind != self.type:
+                raise InvalidData(
+                    f"Ids must be of one type; those in '{begin.name}' are {self.type}, those in "
+                    f"'{piece.name}' {kind}."
+                )
+
+    def each(self) -> Iterator[pa.Array]:
+        """All ids, part by part."""
+        for from_text, path in self._files:
+            with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as parts:
+                for part in parts:
+                    yield self._typed(from_text, part.column(0))
+        for from_text, part in self._held:
+            yield self._typed(from_text, part)
+
+    def whole(self) -> pa.ChunkedArray:
+        """All ids at once; only where they are few."""
+        return pa.chunked_array(list(self.each()), self.type)
+
+    def where(self, row: int) -> str:
+        """The place of a row among the files."""
+        for piece, first, count in self._pieces:
+            if row < count:
+                return f"row {first + row} of '{piece.name}'"
+            row -= count
+        return f"row {row}"
+
+    def _typed(self, from_text: bool, ids: pa.Array) -> pa.Array:
+        return ids.cast(self.type) if from_text else ids
+
+    def _spill(self) -> None:
+        with writing():
+            for from_text, ids in self._held:
+                batch = pa.record_batch([ids], names=["id"])
+                if self._kind != (from_text, ids.type):
+                    self._open(from_text, batch.schema)
+                    self._kind = (from_text, ids.type)
+                self._writer.write_batch(batch)
+        self._held = []
+
+    def _open(self, from_text: bool, schema: pa.Schema) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        path = self._folder / f"ids-{len(self._files)}"
+        # Names have much in common; what a compressed file saves in writing pays for the work.
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        self._writer = pa.ipc.new_stream(str(path), schema, options=options)
+        self._files.append((from_text, path))
+
+
+class IdReader:
+    """Ids one after the other, in portions of any size."""
+
+    def __init__(self, ids: IdSpool) -> None:
+        self._type = ids.type
+        self._parts = ids.each()
+        self._held: pa.Array = pa.array([], ids.type)
+
+    def take(self, count: int) -> pa.ChunkedArray:
+        """The next so many; fewer at the end."""
+        taken: list[pa.Array] = []
+        while count:
+            if not len(self._held):
+                following = next(self._parts, None)
+                if following is None:
+                    break
+                self._held = following
+            taken.append(self._held.slice(0, count))
+            self._held = self._held.slice(count)
+            count -= len(taken[-1])
+        return pa.chunked_array(taken, self._type)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """What a full disk says, for people."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"The temporary folder cannot be written: {error.strerror or error}.",
+            hint="Nothing was changed; make room there, or name another folder in TMPDIR.",
+        ) from None
