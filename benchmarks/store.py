@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from posterity import Model, Store
@@ -40,10 +41,10 @@ def write_inputs(folder: Path, items: int) -> None:
         for start in range(0, items, CHUNK):
             numbers = np.arange(start, min(start + CHUNK, items))
             truth = rng.integers(0, CLASSES, len(numbers))
-            named = pa.array([f"img_{number:09}" for number in numbers.tolist()])
+            named = _numbered("img_", numbers)
             ids.write_table(pa.table({"id": named}))
             for writer, accuracy in ((old, 0.6), (new, 0.8)):
-                votes = names[_guess(rng, truth, accuracy)]
+                votes = pa.array(names).take(_guess(rng, truth, accuracy))
                 writer.write_table(pa.table({"id": named, "vote": votes}))
     truth = rng.integers(0, CLASSES, LABELLED)
     for model, accuracy in (("old", 0.6), ("new", 0.8)):
@@ -51,12 +52,12 @@ def write_inputs(folder: Path, items: int) -> None:
         known = {"id": [f"labelled-{at}" for at in range(LABELLED)], "truth": names[truth]}
         pq.write_table(pa.table({**known, "vote": votes}), folder / f"labelled_{model}.parquet")
     (folder / "classes.json").write_text(json.dumps(names.tolist()))
-    _write_predictions(folder, items, names)
 
 
-def _write_predictions(folder: Path, items: int, names: Any) -> None:
+def write_predictions(folder: Path, items: int) -> None:
     """Stored predictions in files of a million, with a payload, and the truth of a few by id."""
     rng = np.random.default_rng(1)
+    names = np.array(json.loads((folder / "classes.json").read_text()))
     (folder / "predictions").mkdir()
     truths = []
     for start in range(0, items, CHUNK):
@@ -72,6 +73,11 @@ def _write_predictions(folder: Path, items: int, names: Any) -> None:
         truths += [(table["path"][at], names[truth[at]]) for at in known]
     paths, classes = zip(*truths, strict=True)
     pq.write_table(pa.table({"path": paths, "truth": classes}), folder / "truth.parquet")
+
+
+def _numbered(start: str, numbers: Any) -> pa.Array:
+    digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 9, "0")
+    return pc.binary_join_element_wise(start, digits, "")
 
 
 def _guess(rng: np.random.Generator, truth: Any, accuracy: float) -> Any:

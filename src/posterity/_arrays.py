@@ -20,3 +20,19 @@ Mask = NDArray[np.bool_]
 
 ArrayLike = Sequence[Any] | NDArray[Any]
 """What the functions at the door accept before they validate it."""
+
+
+def distinct(rows: Rows) -> Rows:
+    """Rows ascending, each once; those that are so already are not touched.
+
+    By sorting: for integers NumPy's own way hashes, which takes ten times as long.
+
+    >>> distinct(np.array([5, 1, 5])).tolist()
+    [1, 5]
+    """
+    if (rows[1:] > rows[:-1]).all():
+        return rows
+    ordered = np.sort(rows)
+    first = np.ones(len(ordered), dtype=np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]

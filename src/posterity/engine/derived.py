@@ -170,7 +170,7 @@ class _Making:
     def apply(self, table: pa.Table, start: int, live: dict[int, str]) -> bool:
         """Write what steps have written; False, and nothing done, if they come too late."""
         step, row = (table.column(name).to_numpy() for name in ("step", "row"))
-        numbers = np.unique(step).tolist()
+        numbers = np.flatnonzero(np.bincount(step)).tolist()
         if not numbers:
             return True
         if numbers[0] < self._last:

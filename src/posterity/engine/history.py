@@ -66,7 +66,7 @@ class ShardHistory:
         belief, entropy = (table.column(name).to_numpy() for name in ("belief", "entropy"))
         softly = any(table.column(name).null_count < table.num_rows for name in softvotes.NAMES)
         steps = {}
-        for number in np.unique(step).tolist():
+        for number in np.flatnonzero(np.bincount(step)).tolist():
             at = np.flatnonzero(step == number)
             at = at[np.argsort(row[at], kind="stable")]
             soft = softvotes.from_columns(table.take(at), vote[at]) if softly else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from posterity._arrays import Mask, Rows
+from posterity._arrays import Mask, Rows, distinct
 
 STRETCH = 2**22
 """Rows looked at together where all are wanted."""
@@ -34,12 +34,21 @@ class RowSet:
     def of(cls, rows: Rows) -> RowSet:
         """Of rows in any order, however often each is named."""
         held = cls(int(rows.max(initial=-1)) + 1)
-        held.mark(np.unique(rows))
+        held.mark(distinct(rows))
         return held
 
     def mark(self, rows: Rows) -> None:
         """Add rows, each named once."""
+        if not len(rows):
+            return
         self._count += len(rows) - int(np.count_nonzero(self[rows]))
+        first, last = int(rows.min()) >> 3, int(rows.max()) >> 3
+        if last - first < 8 * len(rows):
+            # Close together: a mask is packed faster than bits are set one by one.
+            mask = np.zeros(8 * (last - first + 1), dtype=np.bool_)
+            mask[rows - 8 * first] = True
+            self._bits[first : last + 1] |= np.packbits(mask, bitorder="little")
+            return
         bits = np.left_shift(1, rows & 7).astype(np.uint8)
         np.bitwise_or.at(self._bits, rows >> 3, bits)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posterity._arrays import Mask, Rows
+from posterity._arrays import Mask, Rows, distinct
 
 
 class Tombstones:
@@ -16,7 +16,7 @@ class Tombstones:
     """
 
     def __init__(self, rows: Rows) -> None:
-        self.rows: Rows = np.unique(rows)
+        self.rows: Rows = distinct(rows)
         """Ascending."""
 
     def __len__(self) -> int:

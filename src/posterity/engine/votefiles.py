@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from posterity._arrays import distinct
 from posterity.answers import Answers
 from posterity.engine.context import Context
-from posterity.engine.items import rows_or_none
+from posterity.engine.lookups import Lookup
 from posterity.engine.planning import Plan
 from posterity.engine.rowsets import RowSet
 from posterity.engine.runs import Run
@@ -126,9 +127,10 @@ class _Reading:
         self._seen, self._strange = RowSet(context.rows), set[Any]()
         problem: InvalidData | None = None
         repeated = empty = 0
+        lookup = Lookup(context)
         for ids, table in file.batches():
             self.total += len(ids)
-            found = rows_or_none(context, ids)
+            found = lookup.rows(ids)
             repeated += self._repeated(ids.filter(found.is_null()))
             rows = found.fill_null(-1).to_numpy()
             known = rows >= 0
@@ -161,7 +163,7 @@ class _Reading:
             raise InvalidData(f"The file of votes has {empty} rows without one.")
 
     def _repeated_rows(self, rows: Any) -> int:
-        own = np.unique(rows)
+        own = distinct(rows)
         again = len(rows) - len(own) + int(self._seen[own].sum())
         self._seen.mark(own)
         return again
