@@ -85,12 +85,27 @@ def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     batches=st.lists(st.lists(st.integers(-3, 63), max_size=30), max_size=4),
     size=st.sampled_from([1, 4, 2**17]),
     few=st.sampled_from([0, 2**16]),
+    many=st.sampled_from([1, 2**12]),
+    runs=st.lists(
+        st.tuples(st.integers(0, 59), st.integers(0, 40), st.integers(-3, 63)), max_size=4
+    ),
 )
 @ANY_FIXTURE
 def test_the_rows_of_ids(
-    batches: list[list[int]], size: int, few: int, stored: Any, monkeypatch: pytest.MonkeyPatch
+    batches: list[list[int]],
+    size: int,
+    few: int,
+    many: int,
+    runs: list[tuple[int, int, int]],
+    stored: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store, kind, pairs = stored
+    # Stretches in the order of the store, each followed by something else.
+    order = np.random.default_rng(0).permutation(60).tolist()
+    batches = batches + [[*order[start : start + count], other] for start, count, other in runs]
+    batches += [order[start : start + count] for start, count, _ in runs]
+    monkeypatch.setattr(lookups, "MANY", many)
     monkeypatch.setattr(lookups, "SLICE", size)
     monkeypatch.setattr(lookups, "FEW", few)
     lookup = Lookup(context_of(store))

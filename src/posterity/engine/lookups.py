@@ -14,8 +14,11 @@ from posterity.engine.context import Context
 from posterity.engine.itemfiles import Group, groups
 from posterity.errors import InvalidData
 
-SLICE = 2**17
-"""Ids that are followed through the store at once: they hardly ever span many row groups."""
+SLICE = 2**20
+"""Ids that are followed through the store at once: as many as a row group may hold."""
+
+MANY = 2**12
+"""So many ids may well be a file in the order of the store; fewer are not worth a look."""
 
 FEW = 2**16
 """So many ids are sorted to see which row groups can hold any."""
@@ -50,15 +53,46 @@ class Lookup:
         if kind is not None:
             if ids.type != kind:
                 raise InvalidData(f"The store's ids are of type {kind}; got {ids.type}.")
-            left = self._follow_all(ids, found)
+            left = self._follow_all(ids, found, self._align(ids, found))
             if len(left):
                 found[left] = self._sweep(ids.take(pa.array(left)))
             found[self._context.removed[found]] = -1
         return pa.chunked_array([pa.array(found, mask=found < 0)])
 
-    def _follow_all(self, ids: pa.ChunkedArray, found: Rows) -> Rows:
+    def _align(self, ids: pa.ChunkedArray, found: Rows) -> int:
+        """Fill in ids that are, one by one, the next of the store; returns how many.
+
+        A whole file in the order of the store is compared, and no table of ids is made.
+        """
+        done = offset = 0
+        if len(ids) < MANY:
+            return 0
+        while done < len(ids) and self._at < len(self._groups):
+            rows, held = self._read(self._at)
+            if not done:
+                offset = held.index(ids[0]).as_py()
+                if offset < 0 and self._at + 1 < len(self._groups):
+                    # The batch before may have ended with its row group.
+                    rows, held = self._read(self._at + 1)
+                    offset = held.index(ids[0]).as_py()
+                    self._at += offset >= 0
+            count = min(len(ids) - done, len(held) - offset)
+            same = offset >= 0 and ids.slice(done, count).equals(
+                pa.chunked_array([held.slice(offset, count)])
+            )
+            if not same:
+                break
+            found[done : done + count] = rows[offset : offset + count]
+            done, offset = done + count, 0
+            if done < len(ids):
+                if self._at + 1 == len(self._groups):
+                    break
+                self._at += 1
+        return done
+
+    def _follow_all(self, ids: pa.ChunkedArray, found: Rows, begin: int) -> Rows:
         """Fill in what goes on in the order of the store; the positions of the rest."""
-        for start in range(0, len(ids), SLICE):
+        for start in range(begin, len(ids), SLICE):
             part = found[start : start + SLICE]
             part[:] = self._follow(ids.slice(start, SLICE))
             if np.count_nonzero(part < 0) > len(part) // 2:
