@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +67,13 @@ class ShardHistory:
         belief, entropy = (table.column(name).to_numpy() for name in ("belief", "entropy"))
         softly = any(table.column(name).null_count < table.num_rows for name in softvotes.NAMES)
         steps = {}
-        for number in np.flatnonzero(np.bincount(step)).tolist():
-            at = np.flatnonzero(step == number)
-            at = at[np.argsort(row[at], kind="stable")]
-            soft = softvotes.from_columns(table.take(at), vote[at]) if softly else None
+        for number, at in _runs(step, row):
+            soft = None
+            if softly:
+                own = table.slice(at.start, at.stop - at.start) if isinstance(at, slice) else None
+                soft = softvotes.from_columns(table.take(at) if own is None else own, vote[at])
             cast = Cast(vote[at], soft)
-            steps[int(number)] = StepRows(row[at], cast, label[at], belief[at], entropy[at])
+            steps[number] = StepRows(row[at], cast, label[at], belief[at], entropy[at])
         return cls(start, items, steps)
 
     def before(self, step: int) -> ShardHistory:
@@ -135,3 +137,18 @@ class ShardHistory:
         codes[order[hit]], weights[order[hit]] = kept.codes, kept.weights
         softly[order[hit]] = kept.hard
         return Cast(hard, SoftVotes(codes, weights, kept.classes, softly))
+
+
+def _runs(step: Codes, row: Rows) -> Iterator[tuple[int, Rows | slice]]:
+    """Where each step's rows are, by row: a slice, which copies nothing, where they lie so."""
+    bounds = [0, *(np.flatnonzero(step[1:] != step[:-1]) + 1).tolist(), len(step)]
+    found: dict[int, list[slice]] = {}
+    for begin, end in pairwise(bounds):
+        if begin < end:
+            found.setdefault(int(step[begin]), []).append(slice(begin, end))
+    for number in sorted(found):
+        if len(found[number]) == 1 and (np.diff(row[found[number][0]]) > 0).all():
+            yield number, found[number][0]
+            continue
+        at = np.flatnonzero(step == number)
+        yield number, at[np.argsort(row[at], kind="stable")]
