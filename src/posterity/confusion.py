@@ -74,13 +74,30 @@ class Confusion:
         self._keep(common, votes, truths, table[votes, truths])
 
     @classmethod
-    def sparse(cls, common: Floats, votes: Codes, truths: Codes, values: Floats) -> Confusion:
-        """Π(i, k) = ``common[k]`` but for the given cells, by vote and then truth."""
+    def sparse(
+        cls,
+        common: Floats,
+        votes: Codes,
+        truths: Codes,
+        values: Floats,
+        ratios: Floats | None = None,
+    ) -> Confusion:
+        """Π(i, k) = ``common[k]`` but for the given cells, by vote and then truth.
+
+        ``ratios``: the cells' values divided by the common one, where that is known exactly.
+        """
         made = cls.__new__(cls)
-        made._keep(common, votes, truths, values)
+        made._keep(common, votes, truths, values, ratios)
         return made
 
-    def _keep(self, common: Floats, votes: ArrayLike, truths: ArrayLike, values: Floats) -> None:
+    def _keep(
+        self,
+        common: Floats,
+        votes: ArrayLike,
+        truths: ArrayLike,
+        values: Floats,
+        ratios: Floats | None = None,
+    ) -> None:
         self.common = common
         """(K,) the probability of any vote that has no cell of its own, given the truth."""
         self.truths: Codes = np.asarray(truths).astype(np.int32)
@@ -89,6 +106,7 @@ class Confusion:
         """The probabilities of the cells."""
         self.starts: Counts = np.searchsorted(np.asarray(votes), np.arange(len(common) + 1))
         """(K+1,) where the cells of each vote begin."""
+        self._ratios = values / common[self.truths] if ratios is None else ratios
 
     @cached_property
     def probabilities(self) -> Floats:
@@ -96,6 +114,12 @@ class Confusion:
         table = np.tile(self.common, (self.classes, 1))
         table[np.repeat(np.arange(self.classes), np.diff(self.starts)), self.truths] = self.values
         return table
+
+    @cached_property
+    def kinds(self) -> tuple[Codes, Floats]:
+        """Which ratio each cell has to the common value, and the ratios that occur."""
+        ratios, kinds = np.unique(self._ratios, return_inverse=True)
+        return kinds.astype(np.int32), ratios
 
     @cached_property
     def log(self) -> Floats:
@@ -218,8 +242,9 @@ def diagonal(cells: Cells) -> Confusion:
 def full(cells: Cells) -> Confusion:
     """Laplace: π(i,k) = (c(i,k)+1)/(n_k+K); a class never seen gets an uninformative column."""
     total = cells.truth_counts + cells.classes
-    values = (cells.counts + 1) / total[cells.truths]
-    return Confusion.sparse(1 / total, cells.votes, cells.truths, values)
+    more = (cells.counts + 1).astype(np.float64)
+    values = more / total[cells.truths]
+    return Confusion.sparse(1 / total, cells.votes, cells.truths, values, more)
 
 
 Estimator = Callable[[Cells], Confusion]

@@ -160,21 +160,30 @@ class Product:
         terms = self.terms
         if not votes.soft.size:
             none = np.zeros((0, 2), dtype=np.int64)
-            return _kernels.folding.Cast(votes.hard, votes.soft, none, terms.truths, terms.cells)
+            return _kernels.folding.Cast(
+                votes.hard, votes.soft, none, terms.truths, terms.kinds, terms.ratios
+            )
         item, model = np.nonzero((votes.soft >= 0) & (votes.hard >= 0))
         chosen = votes.soft[item, model]
         classes, weights = votes.classes[chosen], votes.weights[chosen]
         counts = np.diff(terms.starts, axis=1)[model[:, None], classes.clip(min=0)]
         room = np.minimum(np.where(classes >= 0, counts, 0).sum(axis=1), self.classes)
-        ends = len(terms.truths) + np.cumsum(room)
+        ends = np.cumsum(room)
         ranges = np.stack([ends - room, ends], axis=1)
-        last = int(ends[-1]) if len(ends) else len(terms.truths)
-        truths, cells = np.empty(last, dtype=np.int32), np.empty((last, 2))
-        truths[: len(terms.truths)], cells[: len(terms.truths)] = terms.truths, terms.cells
-        _kernels.folding.soften(terms, model, classes, weights, ranges, truths, cells)
+        truths = np.empty(int(room.sum()), dtype=np.int32)
+        ratios = np.empty((len(truths), 2))
+        _kernels.folding.soften(terms, model, classes, weights, ranges, truths, ratios)
         places = np.full(votes.soft.shape, -1, dtype=np.int64)
         places[item, model] = np.arange(len(item))
-        return _kernels.folding.Cast(votes.hard, places, ranges, truths, cells)
+        own = len(terms.ratios) + np.arange(len(truths), dtype=np.int32)
+        return _kernels.folding.Cast(
+            votes.hard,
+            places,
+            ranges + len(terms.truths),
+            np.concatenate([terms.truths, truths]),
+            np.concatenate([terms.kinds, own]),
+            np.concatenate([terms.ratios, ratios]),
+        )
 
     def sets(self, votes: Votes) -> Sets:
         """The set of models of each item, with what is known of those that occur."""
@@ -196,9 +205,14 @@ def _packed(prior: Floats, base: Floats, confusions: Sequence[Confusion]) -> Ter
         starts[at] = one.starts + begin
         begin += len(one.values)
     truths = np.concatenate([np.zeros(0, np.int32), *(one.truths for one in confusions)])
-    ratios = [one.values / one.common[one.truths] for one in confusions]
-    logs = [np.log(one.values) - np.log(one.common[one.truths]) for one in confusions]
-    cells = np.stack([np.concatenate([np.zeros(0), *each]) for each in (logs, ratios)], axis=-1)
+    kinds, ratios, known = [np.zeros(0, np.int32)], [np.zeros(0)], 0
+    for one in confusions:
+        own, found = one.kinds
+        kinds.append(own + np.int32(known))
+        ratios.append(found)
+        known += len(found)
+    kind, ratio = np.concatenate(kinds), np.concatenate(ratios)
+    different = np.stack([np.log(ratio), ratio], axis=-1)
     each = np.arange(classes)
     single = all(
         len(one.truths) == classes
@@ -209,8 +223,9 @@ def _packed(prior: Floats, base: Floats, confusions: Sequence[Confusion]) -> Ter
     near = np.zeros((models, classes, 4))
     near[..., 0], near[..., 1] = base, np.exp(base)
     if single:
-        near[..., 2:] = cells.reshape(models, classes, 2)
+        near[..., 2:] = different[kind].reshape(models, classes, 2)
     weight = np.exp(prior)
+    possible = weight > 0
     return _kernels.sets.Terms(
         np.stack([prior, weight], axis=-1),
         base,
@@ -218,6 +233,9 @@ def _packed(prior: Floats, base: Floats, confusions: Sequence[Confusion]) -> Ter
         near,
         starts,
         truths,
-        np.ascontiguousarray(cells),
+        kind,
+        different,
+        np.array([prior[possible].mean(), *base[:, possible].mean(axis=1)]),
+        int(possible.sum()),
         single,
     )

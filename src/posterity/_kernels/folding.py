@@ -19,6 +19,8 @@ from posterity._kernels.sets import accumulate, summarise
 
 KEPT = 2.0**-6
 """The least share of a sum that may be left after subtracting: six of 53 bits are lost at most."""
+SETTLED = 2.0**50
+"""So much heavier than all untouched classes together, and their exact sum is below rounding."""
 RANGE = 600.0
 """Weights stay within e^±RANGE, well inside what a float holds."""
 
@@ -34,8 +36,10 @@ class Cast(NamedTuple):
     """(places, 2) where the cells of each soft vote begin and end."""
     truths: Any
     """The classes of the cells: those of the models, then those of the soft votes."""
-    cells: Any
-    """(cells, 2) by what logarithm and ratio they differ from the base."""
+    kinds: Any
+    """Which of ``ratios`` each cell has."""
+    ratios: Any
+    """(kinds, 2) by what logarithm and ratio cells differ from the base."""
 
 
 class Sets(NamedTuple):
@@ -63,14 +67,14 @@ class Folded(NamedTuple):
 @compiled
 def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> None:
     """Items ``start`` to ``stop``."""
-    prior, near, starts = terms.prior, terms.near, terms.starts
+    prior, near, starts, middle = terms.prior, terms.near, terms.starts, terms.middle
     hard, soft, soft_cells = cast.hard, cast.soft, cast.soft_cells
-    truths, cells = cast.truths, cast.cells
+    truths, kinds, ratios = cast.truths, cast.kinds, cast.ratios
     number_of, members, table = sets.of, sets.voters, sets.table
     tops, all_sums = sets.masses.top, sets.masses.sums
     entropy, bests, tied = out.entropy, out.best, out.tied
     log_best, log_total = out.log_best, out.log_total
-    models, classes = hard.shape[1], len(prior)
+    models, classes, possible = hard.shape[1], len(prior), terms.possible
     single = terms.single and not soft.size
     kept, tabulated = number_of.size > 0, table.size > 0
     numbered = kept and members.size > 0
@@ -78,15 +82,19 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
     codes = np.empty(models + 1, np.int64)
     place = np.full(classes, -1, np.int64)
     touched = np.empty(classes + 1, np.int64)
+    # Of the touched classes: without their cells, what those add, and together.
+    bare_logs = np.empty(classes + 1)
+    bare_weights = np.empty(classes + 1)
     cell_logs = np.empty(classes + 1)
     cell_ratios = np.empty(classes + 1)
-    logs = np.empty(classes + 1)
-    weights = np.empty(classes + 1)
+    logs = np.empty(2 * classes)
+    weights = np.empty(2 * classes)
     sums = np.empty(4)
     number: Any = 0
     for item in range(start, stop):
         # Who voted what.
         votes: Any = 0
+        agree = True
         if kept:
             number = np.int64(number_of[item])
         if numbered:
@@ -94,6 +102,7 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
             for at in range(votes):
                 voters[at] = members[number, at + 1]
                 codes[at] = hard[item, voters[at]]
+                agree &= codes[at] == codes[0]
         else:
             for model in range(models):
                 code = hard[item, model]
@@ -101,107 +110,148 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
                     voters[votes] = model
                     codes[votes] = code
                     votes += 1
-        # The classes that touches, and by how much.
+                    agree &= code == codes[0]
+        # The classes that touches, by how much, and what they are without.
         count = 0
-        if single:
+        if single and agree and votes > 0 and not tabulated:
+            k = codes[0]
+            log = prior[k, 0]
+            weight = prior[k, 1]
+            added = near[voters[0], k, 2]
+            ratio = near[voters[0], k, 3]
             for vote in range(votes):
-                k = codes[vote]
-                at = 0
-                while at < count and touched[at] != k:
-                    at += 1
-                if at == count:
-                    touched[at] = k
-                    cell_logs[at] = near[voters[vote], k, 2]
-                    cell_ratios[at] = near[voters[vote], k, 3]
-                    count += 1
-                else:
-                    cell_logs[at] += near[voters[vote], k, 2]
-                    cell_ratios[at] *= near[voters[vote], k, 3]
+                log += near[voters[vote], k, 0]
+                weight *= near[voters[vote], k, 1]
+            for vote in range(1, votes):
+                added += near[voters[vote], k, 2]
+                ratio *= near[voters[vote], k, 3]
+            touched[0] = k
+            bare_logs[0] = log
+            bare_weights[0] = weight
+            cell_logs[0] = added
+            cell_ratios[0] = ratio
+            count = 1
         else:
-            for vote in range(votes):
-                model = voters[vote]
-                if soft.size and soft[item, model] >= 0:
-                    first = soft_cells[soft[item, model], 0]
-                    last = soft_cells[soft[item, model], 1]
-                else:
-                    first = starts[model, codes[vote]]
-                    last = starts[model, codes[vote] + 1]
-                for cell in range(first, last):
-                    k = truths[cell]
-                    at = place[k]
-                    if at < 0:
-                        place[k] = count
-                        touched[count] = k
-                        cell_logs[count] = cells[cell, 0]
-                        cell_ratios[count] = cells[cell, 1]
+            if single:
+                for vote in range(votes):
+                    k = codes[vote]
+                    at = 0
+                    while at < count and touched[at] != k:
+                        at += 1
+                    if at == count:
+                        touched[at] = k
+                        cell_logs[at] = near[voters[vote], k, 2]
+                        cell_ratios[at] = near[voters[vote], k, 3]
                         count += 1
                     else:
-                        cell_logs[at] += cells[cell, 0]
-                        cell_ratios[at] *= cells[cell, 1]
+                        cell_logs[at] += near[voters[vote], k, 2]
+                        cell_ratios[at] *= near[voters[vote], k, 3]
+            else:
+                for vote in range(votes):
+                    model = voters[vote]
+                    if soft.size and soft[item, model] >= 0:
+                        first = soft_cells[soft[item, model], 0]
+                        last = soft_cells[soft[item, model], 1]
+                    else:
+                        first = starts[model, codes[vote]]
+                        last = starts[model, codes[vote] + 1]
+                    for cell in range(first, last):
+                        k = truths[cell]
+                        at = place[k]
+                        if at < 0:
+                            place[k] = count
+                            touched[count] = k
+                            cell_logs[count] = ratios[kinds[cell], 0]
+                            cell_ratios[count] = ratios[kinds[cell], 1]
+                            count += 1
+                        else:
+                            cell_logs[at] += ratios[kinds[cell], 0]
+                            cell_ratios[at] *= ratios[kinds[cell], 1]
+                for at in range(count):
+                    place[touched[at]] = -1
             for at in range(count):
-                place[touched[at]] = -1
-        # What all classes add up to without.
-        if kept:
-            top: Any = np.int64(tops[number])
-            top_log = all_sums[number, 0]
-            others = all_sums[number, 1]
-            product = all_sums[number, 2]
-            top_weight = all_sums[number, 3]
-        else:
-            accumulate(terms, voters, votes, logs[:classes], weights[:classes])
-            top = summarise(logs[:classes], weights[:classes], sums)
-            top_log = sums[0]
-            others = sums[1]
-            product = sums[2]
-            top_weight = sums[3]
-        all_others = others
-        safe = others >= 0.0  # not where it is no number
-        # The touched classes: out of the sums as they were, into them as they are.
+                k = touched[at]
+                if tabulated:
+                    log = table[number, k, 0]
+                    weight = table[number, k, 1]
+                else:
+                    log = prior[k, 0]
+                    weight = prior[k, 1]
+                    for vote in range(votes):
+                        log += near[voters[vote], k, 0]
+                        weight *= near[voters[vote], k, 1]
+                bare_logs[at] = log
+                bare_weights[at] = weight
+        # The best of them.
+        safe = True
         most = -np.inf
         best = 0
         ties = 0
-        top_touched = 0
         for at in range(count):
-            k = touched[at]
-            if tabulated:
-                log = table[number, k, 0]
-                weight = table[number, k, 1]
-            else:
-                log = prior[k, 0]
-                weight = prior[k, 1]
-                for vote in range(votes):
-                    log += near[voters[vote], k, 0]
-                    weight *= near[voters[vote], k, 1]
-            if k == top:
-                top_touched = 1
-            else:
-                others -= weight
-                product -= weight * (log - top_log)
             # Else a weight may be zero, or infinite, where their product is neither.
-            safe &= log > -RANGE and -RANGE < cell_logs[at] < RANGE
-            log += cell_logs[at]
+            safe &= bare_logs[at] > -RANGE and -RANGE < cell_logs[at] < RANGE
+            log = bare_logs[at] + cell_logs[at]
             logs[at] = log
-            weights[at] = weight * cell_ratios[at]
+            weights[at] = bare_weights[at] * cell_ratios[at]
             if log > most:
                 most = log
                 best = at
                 ties = 1
             elif log == most:
                 ties += 1
-                if k < touched[best]:
+                if touched[at] < touched[best]:
                     best = at
-        if count - top_touched == classes - 1:
-            others = 0.0  # nothing is left, and not only nearly nothing
-            product = 0.0
-        else:
-            safe &= others >= KEPT * all_others
-        if top_touched:
-            top_weight = 0.0
-            # Else a class that nobody touched may be the best, and nobody knows which.
-            safe &= most > top_log
         chosen = touched[best] if count else 0
         level = ties > 1
-        if not safe or not (top_log >= most or -RANGE < most < RANGE):
+        settled = safe and count > 0 and SETTLED * classes < weights[best] and most < RANGE
+        top: Any = 0
+        top_log = 0.0
+        top_weight = 0.0
+        others = 0.0
+        product = 0.0
+        if settled:
+            # No untouched class weighs more than one: together they are less than rounding. The
+            # order of settled items is all they are wanted for, and their mean is enough for that.
+            log = middle[0]
+            for vote in range(votes):
+                log += middle[voters[vote] + 1]
+            others = possible * np.exp(log)
+            product = others * (log - most)
+        elif kept:
+            top = np.int64(tops[number])
+            top_log = all_sums[number, 0]
+            others = all_sums[number, 1]
+            product = all_sums[number, 2]
+            top_weight = all_sums[number, 3]
+        else:
+            accumulate(terms, voters, votes, logs[classes:], weights[classes:])
+            top = summarise(logs[classes:], weights[classes:], sums)
+            top_log = sums[0]
+            others = sums[1]
+            product = sums[2]
+            top_weight = sums[3]
+        if not settled:
+            # What all classes add up to, without the touched ones.
+            all_others = others
+            safe &= others >= 0.0  # not where it is no number
+            top_touched = 0
+            for at in range(count):
+                if touched[at] == top:
+                    top_touched = 1
+                else:
+                    others -= bare_weights[at]
+                    product -= bare_weights[at] * (bare_logs[at] - top_log)
+            if count - top_touched == classes - 1:
+                others = 0.0  # nothing is left, and not only nearly nothing
+                product = 0.0
+            else:
+                safe &= others >= KEPT * all_others
+            if top_touched:
+                top_weight = 0.0
+                # Else a class that nobody touched may be the best, and nobody knows which.
+                safe &= most > top_log
+            safe &= top_log >= most or -RANGE < most < RANGE
+        if not safe:
             # Sum over all classes, in logarithms.
             for k in range(classes):
                 if tabulated:
@@ -229,9 +279,9 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
                     rest += weight
                     product += weight * below
             level = ties > 1
-        elif top_log >= most:
+        elif not settled and top_log >= most:
             # The class that is most believed without any cell stays so. Whether another untouched
-            # class is level with it is for ``prefer`` to find out.
+            # class is level with it is for ``Product.prefer`` to find out.
             rest = others
             for at in range(count):
                 rest += weights[at]
@@ -244,7 +294,8 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
             level = True
         else:
             rest = others + top_weight
-            product += (top_log - most) * rest
+            if not settled:
+                product += (top_log - most) * rest
             for at in range(count):
                 if at != best:
                     rest += weights[at]
@@ -267,7 +318,7 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
     """(n, m) the log-joints of the classes asked for, (n, m); −inf where none is."""
     prior, near, starts = terms.prior, terms.near, terms.starts
     hard, soft, soft_cells = cast.hard, cast.soft, cast.soft_cells
-    truths, cells = cast.truths, cast.cells
+    truths, kinds, ratios = cast.truths, cast.kinds, cast.ratios
     number_of, table = sets.of, sets.table
     tabulated = table.size > 0
     for item in range(start, stop):
@@ -298,18 +349,19 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
                 for cell in range(first, last):
                     if truths[cell] == k:
                         # Begun with the first, and not with zero: as the folding does it.
-                        added = added + cells[cell, 0] if found else cells[cell, 0]
+                        added = added + ratios[kinds[cell], 0] if found else ratios[kinds[cell], 0]
                         found = True
             logs[item, at] = log + added if found else log
 
 
 @compiled
 def soften(
-    terms: Any, models: Any, classes: Any, weights: Any, ranges: Any, truths: Any, cells: Any
+    terms: Any, models: Any, classes: Any, weights: Any, ranges: Any, truths: Any, ratios: Any
 ) -> None:
     """Soft votes as cells: log Σ_i s_i π(i, k), relative to the base, where their classes have any.
 
-    ``ranges`` holds where the cells of each begin; where they end is written.
+    ``ranges`` holds where the cells of each begin; where they end is written. Each cell has a ratio
+    of its own, at its own place.
     """
     place = np.full(len(terms.prior), -1, np.int64)
     for one in range(len(models)):
@@ -326,14 +378,14 @@ def soften(
                 if place[k] < 0:
                     place[k] = last
                     truths[last] = k
-                    cells[last, 0] = 0.0
-                    cells[last, 1] = 0.0
+                    ratios[last, 0] = 0.0
+                    ratios[last, 1] = 0.0
                     last += 1
-                cells[place[k], 0] += weight
-                cells[place[k], 1] += weight * terms.cells[cell, 1]
+                ratios[place[k], 0] += weight
+                ratios[place[k], 1] += weight * terms.ratios[terms.kinds[cell], 1]
         for at in range(first, last):
             place[truths[at]] = -1
-            ratio = (max(0.0, total - cells[at, 0]) + cells[at, 1]) / total
-            cells[at, 0] = np.log(ratio)
-            cells[at, 1] = ratio
+            ratio = (max(0.0, total - ratios[at, 0]) + ratios[at, 1]) / total
+            ratios[at, 0] = np.log(ratio)
+            ratios[at, 1] = ratio
         ranges[one, 1] = last

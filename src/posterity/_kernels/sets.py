@@ -31,8 +31,14 @@ class Terms(NamedTuple):
     """(T, K+1) where the cells of each vote of each model begin."""
     truths: Any
     """The classes of the cells."""
-    cells: Any
-    """(cells, 2) logarithm and ratio by which a cell differs from its base."""
+    kinds: Any
+    """Which of ``ratios`` each cell has: few differ, and a small table stays close."""
+    ratios: Any
+    """(kinds, 2) logarithm and ratio by which a cell differs from its base."""
+    middle: Any
+    """(T+1,) the mean logarithm of the prior and of each model's base, over possible classes."""
+    possible: int
+    """How many classes the prior does not rule out."""
     single: bool
     """Every vote touches its own class, and no other."""
 
