@@ -353,7 +353,7 @@ def test_beliefs_from_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
             dict(zip(NAMES.tolist(), expected, strict=True)), abs=1e-6
         )
         last = [row for row in rows if row["row"] == number][-1]
-        assert last["entropy"] == pytest.approx(naive.entropy(expected), abs=1e-6)
+        assert last["entropy"] == pytest.approx(naive.entropy(expected), rel=2**-12)
     assert store.check() == []
 
 

@@ -257,7 +257,7 @@ def test_beliefs_say_what_else_it_could_be(store: Store, world: World) -> None:
     for row in table.to_pylist():
         if row["row"] in voted:  # the rule takes the most believed class
             assert row["classes"][0] == NAMES[voted[row["row"]]["label"]]
-            assert row["beliefs"][0] == pytest.approx(voted[row["row"]]["belief"])
+            assert row["beliefs"][0] == pytest.approx(voted[row["row"]]["belief"], rel=1e-5)
     assert store.beliefs("item-7", top=1).num_rows == 1
     with pytest.raises(InvalidParameter, match="'top'"):
         store.beliefs(top=0)
