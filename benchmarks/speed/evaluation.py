@@ -103,8 +103,8 @@ def report(kept: Bookkeeping, measured: list[tuple[str, Timing]]) -> str:
     none = "The demo's detectors are not installed here; their times were not measured."
     return f"""Bookkeeping is all of plan and update of a store of {kept.items:,} items and
 {CLASSES} classes, votes of {kept.evaluations:,} items read from a file: score, choose, fold,
-decide, commit and publish all labels. It takes {figure(median(kept.seconds))} s: **{kept.stored} for each stored item**,
-{ours} for each evaluated one (median of {REPEATS}).
+decide, commit and publish all labels. It takes {figure(median(kept.seconds))} s:
+**{kept.stored} for each stored item**, {ours} for each evaluated one (median of {REPEATS}).
 At that rate a billion stored items would take {figure(hours)} hours (extrapolated).
 
 {rows if measured else none}
