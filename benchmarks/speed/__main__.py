@@ -44,10 +44,10 @@ def part_scale(_: argparse.Namespace) -> str:
     """Linear in the number of items."""
     return f"""## More items
 
-The same step on {scale.SETTING}; streamed in blocks of {scale.BLOCK:,} items through one set of
-tables. {scale.DISTINCT} different blocks are drawn and gone through again and again, so that the
-stream need not be kept. Each size in a process of its own; *after a block* is what its peak grew by
-from the first block to the last.
+The same step on {scale.SETTING};
+streamed in blocks of {scale.BLOCK:,} items through one set of tables. {scale.DISTINCT} different
+blocks are drawn and gone through again and again, so that the stream need not be kept. Each size in
+a process of its own; *after a block* is what its peak grew by from the first block to the last.
 
 {scale.report(scale.measure())}
 """
@@ -58,8 +58,9 @@ def part_selection(_: argparse.Namespace) -> str:
     return f"""## Selection
 
 {selection.SHARE:.0%} of all items chosen by score: exactly so many, ties by a hash of the row, rows
-in order. Beside it NumPy's partition and sort, which do not settle ties. The largest size is
-measured once.
+in order. It goes by histograms that can be added up over blocks. Beside it NumPy's partition and
+sort, which need all scores at once and do not settle ties. A ratio below one means that NumPy is
+faster. The largest size is measured once.
 
 {selection.report(list(selection.measure()))}
 """
@@ -70,11 +71,11 @@ def part_peers(options: argparse.Namespace) -> str:
     return f"""## Other packages
 
 The same votes and, for crowd-kit, the same confusions and prior, in an environment of their own
-(`benchmarks/peers.txt`). Crowd-kit's E-step is one iteration of its Dawid-Skene, and the same
-computation as ours: every item's belief in every class. For it our own beliefs are written out too
-(*all beliefs*), which a step never needs. Cleanlab computes something else from the same votes: a
-consensus without confusions; its class probabilities are the shares of votes, and making them is
-not counted.
+(`benchmarks/peers.txt`); ours on one thread. Crowd-kit's E-step is one iteration of its
+Dawid-Skene, and the same computation as ours: every item's belief in every class. For it our own
+beliefs are written out too (*all beliefs*), which a step never needs. Cleanlab computes something
+else from the same votes: a consensus without confusions; its class probabilities are the shares of
+votes, and making them is not counted.
 
 {beside.report(list(beside.measure(options.peers)))}
 """

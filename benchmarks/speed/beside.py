@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks import peers
 from benchmarks.speed.history import History, Setting
-from benchmarks.speed.timing import Timing, table, timed
+from benchmarks.speed.timing import Timing, on_threads, table, timed
 from posterity import Beliefs
 from posterity._arrays import Floats
 from posterity.products import Votes
@@ -49,7 +49,8 @@ def measure(python: Path) -> Iterator[Meeting]:
         def written_out(history: History = history) -> Floats:
             return Beliefs.from_votes(history.product(), Votes.only(history.hard)).probabilities()
 
-        step, every = timed(history.step, items), timed(written_out, items)
+        with on_threads(1):
+            step, every = timed(history.step, items), timed(written_out, items)
         with tempfile.TemporaryDirectory(prefix="posterity-bench-") as name:
             told, posterior = _ask(python, history, Path(name))
         difference = None if posterior is None else float(np.abs(posterior - written_out()).max())
