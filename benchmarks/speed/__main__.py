@@ -28,12 +28,12 @@ voted on every item, each later one on a random share; models err evenly over al
 accuracies from {LOWEST:.0%} to {HIGHEST:.0%}; confusions come from {LABELLED} labelled items a
 class. A repetition begins with the confusions, so that tables are part of it; kernels are
 compiled before. Two threads unless said. *Plain copy* moves as many bytes as a step must read
-(votes, labels) and write (results), on two threads: no step could take less.
+(votes, labels) and write (results), on two threads: the limit.
 
 *Dense NumPy* keeps a float32 log-belief for each item and class and adds the logarithm of the
 confusion's row for each vote; then arg-max, exponential, sum and entropy, in blocks that fit the
-cache (the best of {sizes} KiB), with buffers made once. *As votes arrive*: the whole history,
-everything known after each vote, as the method is written. *At once*: all votes added up and
+cache (the best of {sizes} KiB), with buffers made once.
+*As votes arrive*: the whole history, everything known after each vote, as the method is written. *At once*: all votes added up and
 looked at once, which answers the same question as our step. *One vote*: one single vote added to
 beliefs that are kept, 4 bytes a class and item, while our step folds the whole history anew.
 
