@@ -33,9 +33,10 @@ compiled before. Two threads unless said. *Plain copy* moves as many bytes as a 
 *Dense NumPy* keeps a float32 log-belief for each item and class and adds the logarithm of the
 confusion's row for each vote; then arg-max, exponential, sum and entropy, in blocks that fit the
 cache (the best of {sizes} KiB), with buffers made once.
-*As votes arrive*: the whole history, everything known after each vote, as the method is written. *At once*: all votes added up and
-looked at once, which answers the same question as our step. *One vote*: one single vote added to
-beliefs that are kept, 4 bytes a class and item, while our step folds the whole history anew.
+*As votes arrive*: the whole history, everything known after each vote, as the method is written.
+*At once*: all votes added up and looked at once, which answers the same question as our step.
+*One vote*: one single vote added to beliefs that are kept, 4 bytes a class and item, while our step
+folds the whole history anew.
 
 {beliefs.report(list(beliefs.measure()))}"""
 
