@@ -11,7 +11,7 @@ help:
 	@echo "make demo    keep real labels up to date as real detectors arrive"
 	@echo "make test    run the tests"
 	@echo "make lint    check style, types and layers"
-	@echo "make bench   measure speed and memory, write docs/performance.md"
+	@echo "make bench   measure speed and memory beside NumPy and other packages, write docs/performance.md"
 	@echo "make bench-store  a whole update of ten million items, write docs/store-performance.md"
 	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files"
 	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
@@ -51,8 +51,16 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.installed
-	$(BIN)/python -m benchmarks.speed --recordings "$(POSTERITY_RECORDINGS)"
+# Other packages that are measured live in an environment of their own; without it the page says so.
+PEERS := .venv-bench
+$(PEERS)/.installed: benchmarks/peers.txt | $(BIN)/python
+	$(PYTHON) -m venv $(PEERS)
+	@if $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt; \
+		then touch $@; else echo "The other packages do not install here; the page will say so."; fi
+
+bench: $(VENV)/.installed $(PEERS)/.installed
+	$(BIN)/python -m benchmarks.speed --recordings "$(POSTERITY_RECORDINGS)" \
+		--peers $(PEERS)/bin/python
 
 bench-store: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.store
@@ -65,4 +73,4 @@ paper: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.paper --recordings "$(POSTERITY_RECORDINGS)"
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
