@@ -5,14 +5,15 @@ BIN := $(VENV)/bin
 # Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
-.PHONY: help demo test lint bench bench-store torture paper clean
+.PHONY: help demo test lint bench bench-store bench-billion torture paper clean
 
 help:
 	@echo "make demo    keep real labels up to date as real detectors arrive"
 	@echo "make test    run the tests"
 	@echo "make lint    check style, types and layers"
 	@echo "make bench   measure speed and memory beside NumPy and other packages, write docs/performance.md"
-	@echo "make bench-store  a whole update of ten million items, write docs/store-performance.md"
+	@echo "make bench-store  whole updates of up to 100 million items, write docs/store-performance.md"
+	@echo "make bench-billion  a plan for 10^9 items, write docs/billion.md (30 GB of disk in TMPDIR)"
 	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files"
 	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
 
@@ -64,6 +65,9 @@ bench: $(VENV)/.installed $(PEERS)/.installed
 
 bench-store: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.store
+
+bench-billion: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.billion
 
 # Longer than the tests may take: 500 kills at random moments, 2,000 hostile files.
 torture: $(VENV)/.installed

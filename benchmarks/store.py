@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from benchmarks.speed.timing import machine
 from posterity import Model, Store
+from posterity.engine.context import Context
+from posterity.engine.publishing import each_labels, own_schema
+from posterity.tables.exports import write_stream
+from posterity.tables.files import open_files
 
 CLASSES = 1000
 LABELLED = 25_000
@@ -30,7 +34,7 @@ CHUNK = 1_000_000
 def write_inputs(folder: Path, items: int) -> None:
     """Items and two models' votes as Parquet files, as somebody else would leave them."""
     rng = np.random.default_rng(0)
-    names = np.array([f"class-{k:04}" for k in range(CLASSES)])
+    names = class_names()
     id_schema = pa.schema([("id", pa.string())])
     vote_schema = pa.schema([("id", pa.string()), ("vote", pa.string())])
     with (
@@ -44,20 +48,38 @@ def write_inputs(folder: Path, items: int) -> None:
             named = _numbered("img_", numbers)
             ids.write_table(pa.table({"id": named}))
             for writer, accuracy in ((old, 0.6), (new, 0.8)):
-                votes = pa.array(names).take(_guess(rng, truth, accuracy))
+                votes = pa.array(names).take(guess(rng, truth, accuracy))
                 writer.write_table(pa.table({"id": named, "vote": votes}))
+    write_labelled(folder)
+
+
+def write_labelled(folder: Path) -> None:
+    """The classes, and three models' votes on the same labelled items."""
+    rng = np.random.default_rng(2)
+    names = class_names()
     truth = rng.integers(0, CLASSES, LABELLED)
-    for model, accuracy in (("old", 0.6), ("new", 0.8)):
-        votes = names[_guess(rng, truth, accuracy)]
+    for model, accuracy in (("old", 0.6), ("mid", 0.7), ("new", 0.8)):
+        votes = names[guess(rng, truth, accuracy)]
         known = {"id": [f"labelled-{at}" for at in range(LABELLED)], "truth": names[truth]}
         pq.write_table(pa.table({**known, "vote": votes}), folder / f"labelled_{model}.parquet")
     (folder / "classes.json").write_text(json.dumps(names.tolist()))
 
 
+def class_names() -> Any:
+    """As many as ImageNet has."""
+    return np.array([f"class-{k:04}" for k in range(CLASSES)])
+
+
+def register_models(store: Store, folder: Path, names: Sequence[str]) -> None:
+    """With their labelled votes."""
+    for name in names:
+        store.register(Model(name, labelled=folder / f"labelled_{name}.parquet"))
+
+
 def write_predictions(folder: Path, items: int) -> None:
     """Stored predictions in files of a million, with a payload, and the truth of a few by id."""
     rng = np.random.default_rng(1)
-    names = np.array(json.loads((folder / "classes.json").read_text()))
+    names = class_names()
     (folder / "predictions").mkdir()
     truths = []
     for start in range(0, items, CHUNK):
@@ -66,7 +88,7 @@ def write_predictions(folder: Path, items: int) -> None:
         table = {
             "path": [f"photos/{number % 997:03}/img_{number:09}.jpg" for number in numbers],
             "size": rng.integers(1_000, 9_000_000, len(numbers)),
-            "pred": names[_guess(rng, truth, 0.6)],
+            "pred": names[guess(rng, truth, 0.6)],
         }
         pq.write_table(pa.table(table), folder / "predictions" / f"part-{start:010}.parquet")
         known = rng.permutation(len(numbers))[: max(1, LABELLED * len(numbers) // items)]
@@ -80,7 +102,8 @@ def _numbered(start: str, numbers: Any) -> pa.Array:
     return pc.binary_join_element_wise(start, digits, "")
 
 
-def _guess(rng: np.random.Generator, truth: Any, accuracy: float) -> Any:
+def guess(rng: np.random.Generator, truth: Any, accuracy: float) -> Any:
+    """Votes that are right so often, and else anything."""
     right = rng.random(len(truth)) < accuracy
     return np.where(right, truth, rng.integers(0, CLASSES, len(truth)))
 
@@ -117,9 +140,9 @@ def measure_import(folder: Path) -> dict[str, Any]:
         "items": done.items,
         "stages": stage.seconds,
         "peaks": stage.peaks,
-        "input_bytes": _bytes(folder / "predictions") / done.items,
+        "input_bytes": bytes_of(folder / "predictions") / done.items,
         **{
-            f"{table}_bytes": _bytes(folder / "imported" / table) / done.items
+            f"{table}_bytes": bytes_of(folder / "imported" / table) / done.items
             for table in ("items", "ledger", "labels")
         },
     }
@@ -141,28 +164,30 @@ def measure_updates(folder: Path) -> dict[str, Any]:
     classes = json.loads((folder / "classes.json").read_text())
     store = Store.create(folder / "store", classes=classes)
     items = stage("add items", lambda: store.add(folder / "items.parquet"))
-    for name in ("old", "new"):
-        model = Model(name, labelled=folder / f"labelled_{name}.parquet")
-        stage(f"register {name}", partial(store.register, model))
+    stage("register", lambda: register_models(store, folder, ("old", "new")))
     stage("first update", lambda: store.update("old", votes=folder / "old.parquet"))
-    on_disk = _bytes(folder / "store" / "ledger")
     plan = stage("plan 10 %", lambda: store.plan("new", budget="10%"))
     votes = folder / "new.parquet"
     report = stage("update 10 %", lambda: store.update("new", plan=plan.id, votes=votes))
-    stage("labels", store.labels)
+    exported = folder / "labels.parquet"
+    context = Context(open_files(store.path))
+    stage(
+        "export labels", lambda: write_stream(exported, own_schema(context), each_labels(context))
+    )
     return {
         "items": items,
         "evaluations": report.evaluations,
         "flips": report.flips,
         "stages": stage.seconds,
         "peaks": stage.peaks,
-        "item_bytes": _bytes(folder / "store" / "items") / items,
-        "vote_bytes": on_disk / items,
-        "label_bytes": _bytes(folder / "store" / "labels") / 2 / items,
+        "item_bytes": bytes_of(folder / "store" / "items") / items,
+        "vote_bytes": bytes_of(folder / "store" / "ledger") / (items + report.evaluations),
+        "label_bytes": bytes_of(exported) / items,
     }
 
 
-def _bytes(folder: Path) -> int:
+def bytes_of(folder: Path) -> int:
+    """Of all Parquet files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
 
 
@@ -192,54 +217,86 @@ def _table(told: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def report_updates(told: dict[str, Any]) -> str:
+def report_updates(sizes: Sequence[dict[str, Any]]) -> str:
     """The measurements as Markdown."""
-    return f"""## A store of {told["items"]:,} items
+    largest = sizes[-1]
+    lines = ["| stage | " + " | ".join(f"{told['items']:,} items" for told in sizes) + " |"]
+    lines.append("|---|" + "---:|" * len(sizes))
+    for name in largest["stages"]:
+        cells = [
+            f"{told['stages'][name]:.1f} s, {told['stages'][name] / told['items'] * 1e6:.2g} µs"
+            for told in sizes
+        ]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    peaks = [f"{max(told['peaks'].values()):.2f} GiB" for told in sizes]
+    lines.append("| peak memory of it all | " + " | ".join(peaks) + " |")
+    table = "\n".join(lines)
+    return f"""## An update of {largest["items"]:,} items
 
-{CLASSES} classes, {LABELLED:,} labelled items, votes from Parquet files; the first model labels
-everything, the second votes on 10 % ({told["evaluations"]:,} items, {told["flips"]:,} flips).
-`update` includes reading the votes, folding, deciding, committing and publishing all labels. The
-whole thing peaks at **{max(told["peaks"].values()):.2f} GiB**. On disk: {told["item_bytes"]:.1f}
-bytes an item, {told["vote_bytes"]:.1f} bytes a vote in the ledger (with label, belief and entropy),
-{told["label_bytes"]:.1f} bytes a published label.
+{CLASSES} classes, {LABELLED:,} labelled items, votes from Parquet files with text ids; the first
+model labels everything, the second votes on 10 % ({largest["evaluations"]:,} items,
+{largest["flips"]:,} flips). `update` includes reading the file of votes on all items, folding,
+deciding, committing and publishing labels. Seconds, and microseconds for each item of the store;
+each size in a process of its own, one run.
 
-{_table(told)}
+{table}
+
+On disk, at the largest size: {largest["item_bytes"]:.1f} bytes an item, **{largest["vote_bytes"]:.1f}
+bytes a vote** in the ledger (row, vote, label, belief and entropy), {largest["label_bytes"]:.1f}
+an exported label. A dense belief of an item is {4 * CLASSES:,} bytes.
 """
 
 
-MEASURES: dict[str, tuple[Callable[[Path], dict[str, Any]], Callable[[dict[str, Any]], str]]] = {
-    "import": (measure_import, report_import),
-    "updates": (measure_updates, report_updates),
+MEASURES: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "import": measure_import,
+    "updates": measure_updates,
 }
+
+
+def run(measure: str, folder: Path) -> dict[str, Any]:
+    """In a process of its own, so that the peak is its own, with a cache of its own."""
+    command = [sys.executable, "-m", "benchmarks.store", "--measure", measure]
+    cached = {**os.environ, "POSTERITY_CACHE": str(folder / "cache")}
+    done = subprocess.run(
+        [*command, "--folder", str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env=cached,
+    )
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
 
 
 def main() -> None:
     """See ``--help``."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=10_000_000)
+    parser.add_argument("--items", type=int, nargs="+", default=[10**6, 10**7, 10**8])
+    parser.add_argument("--imports", type=int, default=10**7)
     parser.add_argument("--measure", choices=MEASURES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=Path("docs/store-performance.md"))
     options = parser.parse_args()
     if options.measure:
-        print(json.dumps(MEASURES[options.measure][0](options.folder)))
+        print(json.dumps(MEASURES[options.measure](options.folder)))
         return
-    folder = Path(tempfile.mkdtemp(prefix="posterity-bench-"))
-    try:
-        write_inputs(folder, options.items)
-        parts = []
-        for name, (_, report) in MEASURES.items():
-            command = [sys.executable, "-m", "benchmarks.store", "--measure", name]
-            command += ["--folder", str(folder)]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            parts.append(report(json.loads(done.stdout)))
-        page = "\n".join(parts)
-    finally:
-        shutil.rmtree(folder)
-    head = (
-        "# The store at scale\n\nGenerated by `make bench-store` (`python -m benchmarks.store`); "
-    )
-    options.out.write_text(f"{head}do not edit.\n\n{page}", encoding="utf-8")
+    sizes = []
+    for items in options.items:
+        with tempfile.TemporaryDirectory(prefix="posterity-bench-") as folder:
+            write_inputs(Path(folder), items)
+            sizes.append(run("updates", Path(folder)))
+    with tempfile.TemporaryDirectory(prefix="posterity-bench-") as folder:
+        write_labelled(Path(folder))
+        write_predictions(Path(folder), options.imports)
+        imported = run("import", Path(folder))
+    page = f"""# The store at scale
+
+Generated by `make bench-store` (`python -m benchmarks.store`); do not edit.
+Machine: {machine()}. A billion items: [docs/billion.md](billion.md).
+
+{report_updates(sizes)}
+{report_import(imported)}"""
+    options.out.write_text(page, encoding="utf-8")
     print(page)
 
 
