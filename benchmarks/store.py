@@ -242,8 +242,8 @@ each size in a process of its own, one run.
 {table}
 
 On disk, at the largest size: {largest["item_bytes"]:.1f} bytes an item,
-**{largest["vote_bytes"]:.1f} bytes a vote** in the ledger (row, vote, label, belief and entropy), {largest["label_bytes"]:.1f}
-an exported label. A dense belief of an item is {4 * CLASSES:,} bytes.
+**{largest["vote_bytes"]:.1f} bytes a vote** in the ledger (row, vote, label, belief and entropy),
+{largest["label_bytes"]:.1f} an exported label. A dense belief of an item is {4 * CLASSES:,} bytes.
 """
 
 

@@ -58,6 +58,10 @@ class Before(DenseBeliefs):
             votes = every
         super().fold(votes, confusion)
 
+    def of_each(self, labels: Codes, rows: Rows) -> Floats:
+        """(n, m): beliefs in several labels of each item."""
+        return np.stack([self.of(own, rows) for own in labels.T], axis=1)
+
     @property
     def votes(self) -> Codes:
         """(T, n)."""

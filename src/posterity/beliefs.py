@@ -159,6 +159,12 @@ class Beliefs:
         joint = self._product.joints(self._votes(where), codes[:, None])[:, 0]
         return np.exp(joint - self._folded.log_total[where])
 
+    def of_each(self, labels: Codes, rows: Rows) -> Floats:
+        """(n, m): p(y_n = label) for several labels of each item at once; 0 where there is none."""
+        joint = self._product.joints(self._votes(rows), labels)
+        joint -= self._folded.log_total[rows, None]
+        return np.exp(joint, out=joint)
+
     def of_best(self, rows: ArrayLike | None = None) -> Floats:
         """p(k̂)."""
         return self._known(self._at(rows)).belief_best

@@ -55,6 +55,7 @@ class Evidence:
         rows: Rows | None = None,
         majority: Codes | None = None,
         truth: Codes | None = None,
+        belief_label: Floats | None = None,
     ) -> Evidence:
         """What beliefs say about stored labels, after the new votes were folded into them."""
         stored = check_codes(label, beliefs.classes, "label")
@@ -64,7 +65,7 @@ class Evidence:
             vote=check_codes(vote, beliefs.classes, "vote"),
             best=best,
             belief_best=beliefs.of_best(rows),
-            belief_label=beliefs.of(stored, rows),
+            belief_label=beliefs.of(stored, rows) if belief_label is None else belief_label,
             entropy=beliefs.entropy(rows),
             entropy_before=entropy_before,
             majority=majority,

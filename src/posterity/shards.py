@@ -103,28 +103,34 @@ def update(
     beliefs.fold(votes, confusion, rows=rows)
     shard.voted[rows] = True
     most_frequent = majority(beliefs.votes[:, rows])
-    decisions = []
-    for labels in shard.labels:
+    # All rules together: what is believed of any label costs a look at all votes of its item.
+    before = np.stack([labels.label[rows] for labels in shard.labels], axis=1)
+    believed = beliefs.of_each(before, rows)
+    after = np.empty_like(before)
+    for at, labels in enumerate(shard.labels):
         evidence = Evidence.of(
             beliefs,
             rows=rows,
-            label=labels.label[rows],
+            label=before[:, at],
             vote=hard,
             entropy_before=entropy_before,
             majority=most_frequent,
             # The truth is shown to the oracle alone, so that no other rule can lean on it.
             truth=truth if isinstance(labels.rule, Oracle) else None,
+            belief_label=believed[:, at],
         )
-        after = decide(labels.rule, evidence)
-        labels.label[rows] = after
-        labels.belief[rows] = beliefs.of(after, rows)
+        after[:, at] = decide(labels.rule, evidence)
+    now = beliefs.of_each(after, rows)
+    decisions = []
+    for at, labels in enumerate(shard.labels):
+        labels.label[rows], labels.belief[rows] = after[:, at], now[:, at]
         decisions.append(
             Decision(
                 rows,
-                evidence.label,
-                after,
-                belief_before=beliefs.of(evidence.label, rows),
-                belief_after=labels.belief[rows],
+                before[:, at],
+                after[:, at],
+                belief_before=believed[:, at],
+                belief_after=now[:, at],
             )
         )
     return decisions

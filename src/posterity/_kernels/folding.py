@@ -21,6 +21,8 @@ KEPT = 2.0**-6
 """The least share of a sum that may be left after subtracting: six of 53 bits are lost at most."""
 SETTLED = 2.0**50
 """So much heavier than all untouched classes together, and their exact sum is below rounding."""
+SMALL = 2.0**-10
+"""Below it six terms of the series of log(1 + x) are exact to the last bit but one."""
 RANGE = 600.0
 """Weights stay within e^±RANGE, well inside what a float holds."""
 
@@ -78,10 +80,11 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
     single = terms.single and not soft.size
     kept, tabulated = number_of.size > 0, table.size > 0
     numbered = kept and members.size > 0
-    voters = np.empty(models + 1, np.int64)
-    codes = np.empty(models + 1, np.int64)
+    # Unsigned: an index that may be negative is looked at before every use.
+    voters = np.empty(models + 1, np.uint64)
+    codes = np.empty(models + 1, np.uint64)
     place = np.full(classes, -1, np.int64)
-    touched = np.empty(classes + 1, np.int64)
+    touched = np.empty(classes + 1, np.uint64)
     # Of the touched classes: without their cells, what those add, and together.
     bare_logs = np.empty(classes + 1)
     bare_weights = np.empty(classes + 1)
@@ -90,13 +93,13 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
     logs = np.empty(2 * classes)
     weights = np.empty(2 * classes)
     sums = np.empty(4)
-    number: Any = 0
-    for item in range(start, stop):
+    number: Any = np.uint64(0)
+    for item in range(np.uint64(start), np.uint64(stop)):
         # Who voted what.
         votes: Any = 0
         agree = True
         if kept:
-            number = np.int64(number_of[item])
+            number = np.uint64(number_of[item])
         if numbered:
             votes = np.int64(members[number, 0])
             for at in range(votes):
@@ -154,9 +157,9 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
                         last = soft_cells[soft[item, model], 1]
                     else:
                         first = starts[model, codes[vote]]
-                        last = starts[model, codes[vote] + 1]
+                        last = starts[model, np.int64(codes[vote]) + 1]
                     for cell in range(first, last):
-                        k = truths[cell]
+                        k = np.uint64(truths[cell])
                         at = place[k]
                         if at < 0:
                             place[k] = count
@@ -201,10 +204,10 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
                 ties += 1
                 if touched[at] < touched[best]:
                     best = at
-        chosen = touched[best] if count else 0
+        chosen: Any = np.int64(touched[best]) if count else 0
         level = ties > 1
         settled = safe and count > 0 and SETTLED * classes < weights[best] and most < RANGE
-        top: Any = 0
+        top: Any = np.uint64(0)
         top_log = 0.0
         top_weight = 0.0
         others = 0.0
@@ -214,18 +217,18 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
             # order of settled items is all they are wanted for, and their mean is enough for that.
             log = middle[0]
             for vote in range(votes):
-                log += middle[voters[vote] + 1]
+                log += middle[np.int64(voters[vote]) + 1]
             others = possible * np.exp(log)
             product = others * (log - most)
         elif kept:
-            top = np.int64(tops[number])
+            top = np.uint64(tops[number])
             top_log = all_sums[number, 0]
             others = all_sums[number, 1]
             product = all_sums[number, 2]
             top_weight = all_sums[number, 3]
         else:
             accumulate(terms, voters, votes, logs[classes:], weights[classes:])
-            top = summarise(logs[classes:], weights[classes:], sums)
+            top = np.uint64(summarise(logs[classes:], weights[classes:], sums))
             top_log = sums[0]
             others = sums[1]
             product = sums[2]
@@ -289,7 +292,7 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
             own = 1.0 / top_weight
             rest *= own
             product *= own
-            chosen = top
+            chosen = np.int64(top)
             most = top_log
             level = True
         else:
@@ -303,9 +306,15 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
             own = 1.0 / weights[best]
             rest *= own
             product *= own
-        # The best class's own term comes back by log1p: otherwise an entropy below 1e-16 would
+        # The best class's own term comes back as log(1 + rest): else an entropy below 1e-16 would
         # round to zero and nearly settled items would lose their order.
-        log_rest = np.log1p(rest)
+        if rest > SMALL:
+            log_rest = np.log(1.0 + rest)
+        else:
+            # The series: faster than the library's log1p, and as exact where the rest is small.
+            log_rest = rest * (
+                1.0 - rest * (1 / 2 - rest * (1 / 3 - rest * (1 / 4 - rest * (1 / 5 - rest / 6))))
+            )
         entropy[item] = log_rest - product / (1.0 + rest)
         bests[item] = chosen
         tied[item] = level
@@ -319,38 +328,67 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
     prior, near, starts = terms.prior, terms.near, terms.starts
     hard, soft, soft_cells = cast.hard, cast.soft, cast.soft_cells
     truths, kinds, ratios = cast.truths, cast.kinds, cast.ratios
-    number_of, table = sets.of, sets.table
-    tabulated = table.size > 0
-    for item in range(start, stop):
+    number_of, members, table = sets.of, sets.voters, sets.table
+    models = hard.shape[1]
+    single = terms.single and not soft.size
+    kept, tabulated = number_of.size > 0, table.size > 0
+    numbered = kept and members.size > 0
+    voters = np.empty(models + 1, np.uint64)
+    codes = np.empty(models + 1, np.int64)
+    number: Any = np.uint64(0)
+    for item in range(np.uint64(start), np.uint64(stop)):
+        votes: Any = 0
+        if kept:
+            number = np.uint64(number_of[item])
+        if numbered:
+            votes = np.int64(members[number, 0])
+            for at in range(votes):
+                voters[at] = members[number, at + 1]
+                codes[at] = hard[item, voters[at]]
+        else:
+            for model in range(models):
+                code = hard[item, model]
+                if code >= 0:
+                    voters[votes] = model
+                    codes[votes] = code
+                    votes += 1
         for at in range(asked.shape[1]):
             k = asked[item, at]
+            if at > 0 and asked[item, at - 1] == k:
+                logs[item, at] = logs[item, at - 1]
+                continue
             if k < 0:
                 logs[item, at] = -np.inf
                 continue
             if tabulated:
-                log = table[number_of[item], k, 0]
+                log = table[number, k, 0]
             else:
                 log = prior[k, 0]
-                for model in range(hard.shape[1]):
-                    if hard[item, model] >= 0:
-                        log += near[model, k, 0]
+                for vote in range(votes):
+                    log += near[voters[vote], k, 0]
+            # Begun with the first cell, and not with zero: as the folding does it.
             found = False
             added = 0.0
-            for model in range(hard.shape[1]):
-                code = hard[item, model]
-                if code < 0:
+            for vote in range(votes):
+                if single:
+                    if codes[vote] == k:
+                        one = near[voters[vote], k, 2]
+                        added = added + one if found else one
+                        found = True
                     continue
+                model = voters[vote]
                 if soft.size and soft[item, model] >= 0:
                     first = soft_cells[soft[item, model], 0]
                     last = soft_cells[soft[item, model], 1]
                 else:
-                    first = starts[model, code]
-                    last = starts[model, code + 1]
+                    first = starts[model, codes[vote]]
+                    last = starts[model, codes[vote] + 1]
                 for cell in range(first, last):
                     if truths[cell] == k:
-                        # Begun with the first, and not with zero: as the folding does it.
-                        added = added + ratios[kinds[cell], 0] if found else ratios[kinds[cell], 0]
+                        one = ratios[kinds[cell], 0]
+                        added = added + one if found else one
                         found = True
+                        break
             logs[item, at] = log + added if found else log
 
 
