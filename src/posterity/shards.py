@@ -104,7 +104,9 @@ def update(
     shard.voted[rows] = True
     most_frequent = majority(beliefs.votes[:, rows])
     # All rules together: what is believed of any label costs a look at all votes of its item.
-    before = np.stack([labels.label[rows] for labels in shard.labels], axis=1)
+    before = np.empty((len(rows), len(shard.labels)), dtype=np.int32)
+    for at, labels in enumerate(shard.labels):
+        before[:, at] = labels.label[rows]
     believed = beliefs.of_each(before, rows)
     after = np.empty_like(before)
     for at, labels in enumerate(shard.labels):

@@ -41,6 +41,8 @@ class RowSet:
         """Add rows, each named once."""
         if not len(rows):
             return
+        if rows.max() >= self.limit:
+            raise IndexError(f"row {rows.max()} of a set of rows below {self.limit}")
         self._count += len(rows) - int(np.count_nonzero(self[rows]))
         first, last = int(rows.min()) >> 3, int(rows.max()) >> 3
         if last - first < 8 * len(rows):
