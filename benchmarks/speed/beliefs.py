@@ -16,7 +16,7 @@ from posterity.products import Votes
 
 HEADLINES = tuple(Setting(1000, 16, 0.1, estimator) for estimator in ("diagonal", "full"))
 ITEMS = {
-    **{Setting(classes, 16, 0.1, "diagonal"): 2_000_000 for classes in (10, 100, 1000, 10_000)},
+    **{Setting(classes, 16, 0.1, "diagonal"): 8_000_000 for classes in (10, 100, 1000, 10_000)},
     Setting(1000, 16, 0.1, "full"): 1_000_000,
     **{Setting(1000, 1, 0.3, estimator): 2_000_000 for estimator in ("diagonal", "full")},
     **{Setting(1000, 4, 0.3, estimator): 2_000_000 for estimator in ("diagonal", "full")},

@@ -90,10 +90,9 @@ class History:
 
 def believe(product: Product, hard: Codes, stored: Codes) -> Floats:
     """Fold the votes; the belief of the stored labels."""
-    votes = Votes.only(hard)
-    folded = product.fold(votes)
+    folded = product.fold(Votes.only(hard), stored)
     _ = folded.belief_best
-    return np.exp(product.joints(votes, stored[:, None])[:, 0] - folded.log_total)
+    return folded.belief_stored
 
 
 def _vote(rng: np.random.Generator, truth: Codes, accuracy: float, classes: int) -> Codes:

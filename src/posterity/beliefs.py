@@ -66,14 +66,17 @@ class Beliefs:
         self._folded = self._product.fold(self._votes(np.arange(items)))
 
     @classmethod
-    def from_votes(cls, product: Product, votes: Votes) -> Beliefs:
-        """From all votes at once; the product names the models, in the order of the votes."""
+    def from_votes(cls, product: Product, votes: Votes, stored: Codes | None = None) -> Beliefs:
+        """From all votes at once; the product names the models, in the order of the votes.
+
+        ``stored``: the labels that ``of_stored`` is about.
+        """
         made = cls.__new__(cls)
         made._prior, made._confusions = product.prior, list(product.confusions)
         made.items, made.classes = len(votes), product.classes
         made._product, made._hard = product, votes.hard
         made._soft, made._classes, made._weights = votes.soft, votes.classes, votes.weights
-        made._folded = product.fold(votes)
+        made._folded = product.fold(votes, stored)
         return made
 
     @property
@@ -149,7 +152,10 @@ class Beliefs:
         else:
             labels = check_codes(stored, self.classes, "stored")
             check_same_length(stored=len(labels), rows=len(where))
-        return self._product.prefer(self._votes(where), labels, self._known(where))
+        known = self._folded if rows is None else self._known(where)
+        if not known.tied.any():
+            return known.best.copy()
+        return self._product.prefer(self._votes(where), labels, known)
 
     def of(self, labels: ArrayLike, rows: ArrayLike | None = None) -> Floats:
         """p(y_n = label_n); 0 where there is no label yet."""
@@ -164,6 +170,10 @@ class Beliefs:
         joint = self._product.joints(self._votes(rows), labels)
         joint -= self._folded.log_total[rows, None]
         return np.exp(joint, out=joint)
+
+    def of_stored(self) -> Floats:
+        """p(l) of the labels these beliefs were made with; 0 where there is none."""
+        return self._folded.belief_stored
 
     def of_best(self, rows: ArrayLike | None = None) -> Floats:
         """p(k̂)."""

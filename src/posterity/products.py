@@ -69,6 +69,8 @@ class Folded:
     log_best: Floats
     log_total: Floats
     """What turns log-joints into logarithms of beliefs."""
+    log_stored: Floats
+    """The log-joint of the stored label; −inf where there is none, or none was given."""
 
     @classmethod
     def room(cls, items: int) -> Folded:
@@ -79,12 +81,18 @@ class Folded:
             np.empty(items, dtype=np.bool_),
             np.empty(items),
             np.empty(items),
+            np.full(items, -np.inf),
         )
 
     @property
     def belief_best(self) -> Floats:
         """p(k̂)."""
         return np.exp(self.log_best - self.log_total)
+
+    @property
+    def belief_stored(self) -> Floats:
+        """p(l)."""
+        return np.exp(self.log_stored - self.log_total)
 
 
 class Product:
@@ -103,8 +111,9 @@ class Product:
         self._sets = model_sets(self.terms)
         self._lock = Lock()
 
-    def fold(self, votes: Votes) -> Folded:
-        """Entropy and most believed class of each item."""
+    def fold(self, votes: Votes, stored: Codes | None = None) -> Folded:
+        """Entropy and most believed class of each item, and what is believed of its label."""
+        labels = np.zeros(0, dtype=np.int32) if stored is None else stored
         out = Folded.room(len(votes))
         filled = _kernels.folding.Folded(*vars(out).values())
         for block, cast, sets in self._blocks(votes):
@@ -113,7 +122,7 @@ class Product:
                 start: int, stop: int, cast: Cast = cast, sets: Sets = sets, at: int = block
             ) -> None:
                 shifted = _kernels.folding.Folded(*(array[at:] for array in filled))
-                _kernels.folding.fold(self.terms, cast, sets, start, stop, shifted)
+                _kernels.folding.fold(self.terms, cast, sets, labels[at:], start, stop, shifted)
 
             _kernels.policy.spread(len(cast.hard), work)
         return out

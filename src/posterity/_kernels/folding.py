@@ -64,18 +64,21 @@ class Folded(NamedTuple):
     tied: Any
     log_best: Any
     log_total: Any
+    log_stored: Any
+    """Of the label each item has; not written where no labels are given."""
 
 
 @compiled
-def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> None:
-    """Items ``start`` to ``stop``."""
+def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, out: Any) -> None:
+    """Items ``start`` to ``stop``; ``stored`` holds their labels, or nothing."""
     prior, near, starts, middle = terms.prior, terms.near, terms.starts, terms.middle
     hard, soft, soft_cells = cast.hard, cast.soft, cast.soft_cells
     truths, kinds, ratios = cast.truths, cast.kinds, cast.ratios
     number_of, members, table = sets.of, sets.voters, sets.table
     tops, all_sums = sets.masses.top, sets.masses.sums
     entropy, bests, tied = out.entropy, out.best, out.tied
-    log_best, log_total = out.log_best, out.log_total
+    log_best, log_total, log_stored = out.log_best, out.log_total, out.log_stored
+    asked = stored.size > 0
     models, classes, possible = hard.shape[1], len(prior), terms.possible
     single = terms.single and not soft.size
     kept, tabulated = number_of.size > 0, table.size > 0
@@ -204,6 +207,22 @@ def fold(terms: Any, cast: Any, sets: Any, start: int, stop: int, out: Any) -> N
                 ties += 1
                 if touched[at] < touched[best]:
                     best = at
+        if asked:
+            log = -np.inf
+            if stored[item] >= 0:
+                k = np.uint64(stored[item])
+                at = 0
+                while at < count and touched[at] != k:
+                    at += 1
+                if at < count:
+                    log = logs[at]
+                elif tabulated:
+                    log = table[number, k, 0]
+                else:
+                    log = prior[k, 0]
+                    for vote in range(votes):
+                        log += near[voters[vote], k, 0]
+            log_stored[item] = log
         chosen: Any = np.int64(touched[best]) if count else 0
         level = ties > 1
         settled = safe and count > 0 and SETTLED * classes < weights[best] and most < RANGE

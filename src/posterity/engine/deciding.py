@@ -72,12 +72,17 @@ def decide_last(steps: Sequence[Part], votes: Sequence[Cast], stored: Codes) -> 
     fit, rule = steps[-1].fit, steps[-1].rule
     parts = []
     for block in _blocks(len(stored), fit):
-        beliefs = _believed(fit, steps, votes, block)
-        evidence = _evidence(rule, fit, steps, votes, block, beliefs, stored[block])
+        labels = stored[block]
+        beliefs = _believed(fit, steps, votes, block, labels)
+        before = beliefs.of_stored() if isinstance(beliefs, Beliefs) else beliefs.of(labels)
+        evidence = _evidence(rule, fit, steps, votes, block, beliefs, labels, before)
         after = decide(rule, evidence)
-        labels, best = stored[block], beliefs.most_believed(stored=after)
-        believed = beliefs.of(labels), beliefs.of(after)
-        parts.append(Decided(labels, after, *believed, beliefs.entropy(), best))
+        believed = np.where(after == labels, before, beliefs.of_best())
+        # Neither the stored label nor the best: rules that do not look at beliefs.
+        other = np.flatnonzero((after != labels) & (after != evidence.best))
+        believed[other] = beliefs.of(after[other], other)
+        best = beliefs.most_believed(stored=after)
+        parts.append(Decided(labels, after, before, believed, beliefs.entropy(), best))
     return Decided.joined(parts)
 
 
@@ -106,6 +111,7 @@ def _evidence(
     block: Rows,
     beliefs: Beliefs | DenseBeliefs,
     stored: Codes,
+    believed: Floats,
 ) -> Evidence:
     """What the rule looks at; what only some rules do is not computed for the others."""
     before = frequent = None
@@ -120,6 +126,7 @@ def _evidence(
         vote=votes[-1].hard[block],
         entropy_before=before,
         majority=frequent,
+        belief_label=believed,
     )
 
 
@@ -137,12 +144,17 @@ def most_believed(
 
 
 def _believed(
-    fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows
+    fit: Fit,
+    steps: Sequence[Part],
+    votes: Sequence[Cast],
+    block: Rows,
+    stored: Codes | None = None,
 ) -> Beliefs | DenseBeliefs:
     if fit.kernel is None:
         return _dense(fit, steps, votes, block)
     product = fit.product([step.model for step in steps])
-    return Beliefs.from_votes(product, _joined([cast[block] for cast in votes], len(block)))
+    joined = _joined([cast[block] for cast in votes], len(block))
+    return Beliefs.from_votes(product, joined, stored)
 
 
 def _before(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows) -> Floats:
