@@ -36,3 +36,16 @@ def distinct(rows: Rows) -> Rows:
     first = np.ones(len(ordered), dtype=np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
     return ordered[first]
+
+
+def among(rows: Rows, wanted: Rows) -> Mask:
+    """Which of the rows are wanted; those wanted are ascending.
+
+    >>> among(np.array([4, 1, 9]), np.array([1, 4])).tolist()
+    [True, True, False]
+    """
+    if not len(wanted):
+        return np.zeros(len(rows), dtype=np.bool_)
+    at = np.searchsorted(wanted, rows).clip(max=len(wanted) - 1)
+    found: Mask = wanted[at] == rows
+    return found

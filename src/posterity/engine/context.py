@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from posterity import priors
+from posterity._arrays import among, distinct
 from posterity.classes import Classes
 from posterity.engine.fits import SPARSE, Fit, Registered
 from posterity.engine.itemfiles import groups
@@ -225,9 +226,10 @@ class Context:
         """The ids of rows, in their order; of one shard, if that is known."""
         if self.items is None:
             raise StoreError("The store has no items.")
-        wanted = np.unique(rows)
+        given = np.asarray(rows)
+        wanted = distinct(given)
         size = self.description.shard_rows
-        shards = {shard} if shard is not None else set(np.unique(wanted // size).tolist())
+        shards = {shard} if shard is not None else set(distinct(wanted // size).tolist())
         numbers = [np.zeros(0, dtype=np.int64)]
         found = [pa.array([], self.id_kind)]
         for group in groups(self.items, shards):
@@ -235,8 +237,12 @@ class Context:
             if np.searchsorted(wanted, low) == np.searchsorted(wanted, high, side="right"):
                 continue
             held, ids = group.read()
-            kept = np.isin(held, wanted)
+            kept = among(held, wanted)
             numbers.append(held[kept])
             found.append(ids.filter(pa.array(kept)))
-        known = pa.array(np.concatenate(numbers))
-        return pa.chunked_array(found).take(pc.index_in(rows, value_set=known))
+        known = np.concatenate(numbers)
+        if not (known[1:] > known[:-1]).all():
+            at = pc.index_in(pa.array(given), value_set=pa.array(known))
+        else:
+            at = pa.array(np.searchsorted(known, given), mask=~among(given, known))
+        return pa.chunked_array(found).take(at)

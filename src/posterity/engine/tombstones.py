@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posterity._arrays import Mask, Rows, distinct
+from posterity._arrays import Mask, Rows, among, distinct
 
 
 class Tombstones:
@@ -24,11 +24,7 @@ class Tombstones:
 
     def __getitem__(self, rows: Rows) -> Mask:
         """Which of the given rows are removed."""
-        if not len(self.rows):
-            return np.zeros(len(rows), dtype=np.bool_)
-        at = np.searchsorted(self.rows, rows).clip(max=len(self.rows) - 1)
-        found: Mask = self.rows[at] == rows
-        return found
+        return among(rows, self.rows)
 
     def among(self, start: int, items: int) -> Mask:
         """Which of so many rows from ``start`` on are removed."""
