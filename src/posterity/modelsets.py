@@ -16,7 +16,7 @@ from posterity import _kernels
 from posterity._arrays import Codes, Counts, Floats
 
 if TYPE_CHECKING:
-    from posterity._kernels.folding import Sets
+    from posterity._kernels.casts import Sets
     from posterity._kernels.sets import Masses, Terms
 
 TABLE_CELLS = 2**20
@@ -64,9 +64,7 @@ class Tabulated:
                 prior, self._kinds.logs, counts, self._table, self._masses, int(one)
             )
             self._ready[one] = True
-        return _kernels.folding.Sets(
-            of, np.empty((0, 0), dtype=np.int16), self._masses, self._table
-        )
+        return _kernels.casts.Sets(of, np.empty((0, 0), dtype=np.int16), self._masses, self._table)
 
 
 class Numbered:
@@ -97,7 +95,7 @@ class Numbered:
 
     def of(self, hard: Codes) -> Sets:
         """The set of each item, with what is known of those that occur."""
-        none = _kernels.folding.Sets(
+        none = _kernels.casts.Sets(
             np.empty(0, dtype=np.int32), self._voters[:0], self._masses, _NO_TABLE
         )
         if self._given_up:
@@ -132,7 +130,7 @@ class Numbered:
                 ),
                 least=64,
             )
-        return _kernels.folding.Sets(of, self._voters, self._masses, _NO_TABLE)
+        return _kernels.casts.Sets(of, self._voters, self._masses, _NO_TABLE)
 
 
 _NO_TABLE: Floats = np.empty((0, 0, 0))

@@ -15,7 +15,7 @@ from posterity.confusion import Confusion
 from posterity.modelsets import model_sets
 
 if TYPE_CHECKING:
-    from posterity._kernels.folding import Cast, Sets
+    from posterity._kernels.casts import Cast, Sets
     from posterity._kernels.sets import Terms
 
 SOFT_CELLS = 2**21
@@ -148,7 +148,7 @@ class Product:
             def work(
                 start: int, stop: int, cast: Cast = cast, sets: Sets = sets, at: int = block
             ) -> None:
-                _kernels.folding.joints(self.terms, cast, sets, asked[at:], start, stop, logs[at:])
+                _kernels.joints.joints(self.terms, cast, sets, asked[at:], start, stop, logs[at:])
 
             _kernels.policy.spread(len(cast.hard), work)
         return logs
@@ -169,7 +169,7 @@ class Product:
         terms = self.terms
         if not votes.soft.size:
             none = np.zeros((0, 2), dtype=np.int64)
-            return _kernels.folding.Cast(
+            return _kernels.casts.Cast(
                 votes.hard, votes.soft, none, terms.truths, terms.kinds, terms.ratios
             )
         item, model = np.nonzero((votes.soft >= 0) & (votes.hard >= 0))
@@ -181,11 +181,11 @@ class Product:
         ranges = np.stack([ends - room, ends], axis=1)
         truths = np.empty(int(room.sum()), dtype=np.int32)
         ratios = np.empty((len(truths), 2))
-        _kernels.folding.soften(terms, model, classes, weights, ranges, truths, ratios)
+        _kernels.casts.soften(terms, model, classes, weights, ranges, truths, ratios)
         places = np.full(votes.soft.shape, -1, dtype=np.int64)
         places[item, model] = np.arange(len(item))
         own = len(terms.ratios) + np.arange(len(truths), dtype=np.int32)
-        return _kernels.folding.Cast(
+        return _kernels.casts.Cast(
             votes.hard,
             places,
             ranges + len(terms.truths),

@@ -12,6 +12,6 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     """Numba takes half a second to import: not before a kernel is needed."""
-    if name not in ("folding", "hashing", "policy", "sets"):
+    if name not in ("casts", "folding", "hashing", "joints", "policy", "sets"):
         raise AttributeError(name)
     return import_module(f"{__name__}.{name}")
