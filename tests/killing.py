@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from posterity import Model, Store
+from posterity import Beliefs, Confusion, Model, Store, priors
 from posterity.engine.context import Context
 from posterity.engine.runs import Run, unfinished
 from posterity.tables import failpoints
@@ -22,6 +22,11 @@ from tests.stores import NAMES, World, small_store
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tests.killing"])
+
+# Loaded once in the server, instead of in each of the hundreds of processes it makes.
+_warm = Beliefs(priors.uniform(2), items=1)
+_warm.fold([0], Confusion.from_accuracy(0.9, classes=2))
+_warm.of([0])
 
 OPERATIONS = ("add", "update", "revert", "compact")
 
