@@ -185,3 +185,15 @@ def test_a_format_is_raised_once(tmp_path: Path) -> None:
     late.raise_format()
     assert late.description.classes == 4
     assert broken(store) == []
+
+
+def test_how_many_classes_there_were_at_first_stays_known(first: Store) -> None:
+    """Steps of format 1 do not say it themselves, and are decided again with it."""
+    first.append_classes(["eel"])
+    path = Path(first.path, "posterity.json")
+    told = json.loads(path.read_text())
+    assert told["classes"] == 4
+    path.write_text(json.dumps({**told, "format": 2}))  # as the version before left it
+    first.add({"id": ["another"], "number": [99], "lang": ["de"]})
+    assert json.loads(path.read_text())["classes"] == 4
+    assert broken(first) == []

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from posterity import Store
+from posterity import Model, Store
 from posterity.engine import planning, rowsets, surveys
 from posterity.engine.context import Context
 from posterity.engine.planning import load_plan, save_plan
@@ -107,3 +107,17 @@ def test_a_plan_of_nothing_is_kept_too(store: Store) -> None:
     kept = load_plan(opened(store), plan.id)
     assert kept is not None
     assert kept.rows.tolist() == []
+
+
+def test_items_whose_votes_were_reverted_compete_with_those_never_voted_on(tmp_path: Path) -> None:
+    """Both are as uncertain as the prior, so that only the hash of their rows tells them apart."""
+    many = World(items=200)
+    store = Store.create(tmp_path / "many", classes=[f"class {k}" for k in range(10)])
+    store.add(many.table())
+    first = Model("first", accuracy=0.7, predict=lambda batch: ["class 1"] * batch.num_rows)
+    store.update(first, budget="100%", where="number < 100")
+    store.revert(0)
+    plan = store.plan(
+        Model("next", accuracy=0.8, predict=lambda batch: ["class 2"] * batch.num_rows), budget=60
+    )
+    assert 10 < np.count_nonzero(plan.rows < 100) < 50

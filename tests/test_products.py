@@ -14,6 +14,7 @@ from posterity._arrays import Codes, Floats
 from posterity._kernels import policy
 from posterity.confusion import Cells
 from posterity.dense import DenseBeliefs
+from posterity.errors import InvalidData
 from posterity.products import Product, Votes
 from tests import naive
 from tests.problems import Problem, problems
@@ -252,3 +253,39 @@ def test_few_models_and_many_are_kept_in_their_own_way() -> None:
     kept = modelsets.model_sets(Product(priors.uniform(300), alike).terms)
     assert isinstance(kept, modelsets.Tabulated)
     assert math.prod(kept._radix.tolist()) == 41
+
+
+def test_an_exact_tie_with_an_untouched_class_goes_to_the_lowest_code() -> None:
+    counted = Confusion.from_counts([[3, 0, 0], [3, 0, 0], [3, 2, 0]])
+    tied = Beliefs(priors.uniform(3), items=1)
+    tied.fold([1], counted)
+    believed = tied.probabilities()[0]
+    assert believed[0] == believed[2] > believed[1]
+    assert tied.most_believed().tolist() == [0]
+
+
+def test_codes_that_are_no_class_do_not_reach_a_kernel() -> None:
+    product = Product(priors.uniform(3), [Confusion.from_accuracy(0.5, classes=3)])
+    strange = np.array([[3]], dtype=np.int32)
+    known = np.array([[0]], dtype=np.int32)
+    with pytest.raises(InvalidData, match="'votes' must be between -1 and 2; got 3"):
+        product.fold(Votes.only(strange))
+    with pytest.raises(InvalidData, match="'labels' must be between -1 and 2; got 7"):
+        product.fold(Votes.only(known), np.array([7], dtype=np.int32))
+
+
+def test_a_soft_vote_against_its_cell_loses_no_digits() -> None:
+    never = Confusion.from_accuracy(0.0, classes=2)
+    light = 2.7e-14
+    soft = SoftVotes(
+        np.array([[1, 0]], dtype=np.int32),
+        np.array([[1 - light, light]]),
+        2,
+        np.array([1], dtype=np.int32),
+    )
+    folded = Beliefs(priors.uniform(2), items=1)
+    folded.fold(soft, never)
+    table = never.probabilities.tolist()
+    weights = {1: 1 - light, 0: light}
+    expected = naive.belief(naive.log_joint([0.5, 0.5], [weights], [table]))
+    assert folded.probabilities()[0] == pytest.approx(expected, rel=1e-12)

@@ -12,7 +12,9 @@ import numpy as np
 from posterity import _kernels, priors
 from posterity._arrays import Codes, Floats, Mask, Rows
 from posterity.confusion import Confusion
+from posterity.errors import InvalidData
 from posterity.modelsets import model_sets
+from posterity.votes import MISSING
 
 if TYPE_CHECKING:
     from posterity._kernels.casts import Cast, Sets
@@ -114,6 +116,7 @@ class Product:
     def fold(self, votes: Votes, stored: Codes | None = None) -> Folded:
         """Entropy and most believed class of each item, and what is believed of its label."""
         labels = np.zeros(0, dtype=np.int32) if stored is None else stored
+        self._refuse_strange(votes, labels)
         out = Folded.room(len(votes))
         filled = _kernels.folding.Folded(*vars(out).values())
         for block, cast, sets in self._blocks(votes):
@@ -126,6 +129,15 @@ class Product:
 
             _kernels.policy.spread(len(cast.hard), work)
         return out
+
+    def _refuse_strange(self, votes: Votes, labels: Codes) -> None:
+        """Kernels do not look where they read: a code that is no class must not reach them."""
+        for name, codes in (("votes", votes.hard), ("labels", labels)):
+            highest = int(codes.max(initial=MISSING))
+            if highest >= self.classes:
+                raise InvalidData(
+                    f"'{name}' must be between {MISSING} and {self.classes - 1}; got {highest}."
+                )
 
     def prefer(self, votes: Votes, stored: Codes, folded: Folded) -> Codes:
         """The most believed class; exactly tied: the stored label, else the most recent vote."""
@@ -244,7 +256,8 @@ def _packed(prior: Floats, base: Floats, confusions: Sequence[Confusion]) -> Ter
         truths,
         kind,
         different,
-        np.array([prior[possible].mean(), *base[:, possible].mean(axis=1)]),
+        # Of the prior the mean itself, which may be far above the mean logarithm.
+        np.array([np.log(weight[possible].mean()), *base[:, possible].mean(axis=1)]),
         int(possible.sum()),
         single,
     )

@@ -69,7 +69,21 @@ def soften(
                 ratios[place[k], 1] += weight * terms.ratios[terms.kinds[cell], 1]
         for at in range(first, last):
             place[truths[at]] = -1
-            ratio = (max(0.0, total - ratios[at, 0]) + ratios[at, 1]) / total
+            # What has no cell here is added up, and not subtracted: nothing cancels.
+            left = 0.0
+            if ratios[at, 0] < total:
+                for one_class in range(classes.shape[1]):
+                    code, weight = classes[one, one_class], weights[one, one_class]
+                    if code < 0 or weight == 0.0:
+                        continue
+                    found = False
+                    for cell in range(terms.starts[model, code], terms.starts[model, code + 1]):
+                        if terms.truths[cell] == truths[at]:
+                            found = True
+                            break
+                    if not found:
+                        left += weight
+            ratio = (left + ratios[at, 1]) / total
             ratios[at, 0] = np.log(ratio)
             ratios[at, 1] = ratio
         ranges[one, 1] = last

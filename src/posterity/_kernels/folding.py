@@ -282,7 +282,9 @@ def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, o
             own = 1.0 / top_weight
             rest *= own
             product *= own
-            chosen = np.int64(top)
+            # A touched class that is level with it, and has a lower code, comes first.
+            lower = count > 0 and most == top_log and touched[best] < top
+            chosen = np.int64(touched[best]) if lower else np.int64(top)
             most = top_log
             level = True
         else:

@@ -8,6 +8,9 @@ import numpy as np
 
 from posterity._kernels.policy import compiled
 
+FEW = 8
+"""Classes of an item whose cells are looked for one by one."""
+
 
 @compiled
 def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, logs: Any) -> None:
@@ -22,6 +25,10 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
     numbered = kept and members.size > 0
     voters = np.empty(models + 1, np.uint64)
     codes = np.empty(models + 1, np.int64)
+    # Where many classes are asked for, the cells are laid out once, and not looked for each time.
+    many = asked.shape[1] > FEW
+    added_to = np.empty(len(prior) if many else 0)
+    touched = np.zeros(len(prior) if many else 0, np.bool_)
     number: Any = np.uint64(0)
     for item in range(np.uint64(start), np.uint64(stop)):
         votes: Any = 0
@@ -39,6 +46,21 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
                     voters[votes] = model
                     codes[votes] = code
                     votes += 1
+        if many:
+            touched[:] = False
+            for vote in range(votes):
+                model = voters[vote]
+                if soft.size and soft[item, model] >= 0:
+                    first = soft_cells[soft[item, model], 0]
+                    last = soft_cells[soft[item, model], 1]
+                else:
+                    first = starts[model, codes[vote]]
+                    last = starts[model, codes[vote] + 1]
+                for cell in range(first, last):
+                    k = truths[cell]
+                    one = ratios[kinds[cell], 0]
+                    added_to[k] = added_to[k] + one if touched[k] else one
+                    touched[k] = True
         for at in range(asked.shape[1]):
             k = asked[item, at]
             if at > 0 and asked[item, at - 1] == k:
@@ -53,6 +75,9 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
                 log = prior[k, 0]
                 for vote in range(votes):
                     log += near[voters[vote], k, 0]
+            if many:
+                logs[item, at] = log + added_to[k] if touched[k] else log
+                continue
             # Begun with the first cell, and not with zero: as the folding does it.
             found = False
             added = 0.0

@@ -14,16 +14,23 @@ _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 
 def compiled(kernel: _Kernel) -> _Kernel:
     """Plain loops that keep the order of every sum."""
-    # Kept on disk: without it every start of the command line would compile for seconds.
-    return cast(_Kernel, njit(cache=True, nogil=True, error_model="numpy")(kernel))
+    return _compiled(kernel)
 
 
 def reordered(kernel: _Kernel) -> _Kernel:
     """Long sums over classes."""
     # Without leave to reorder, sums of floats are not vectorised. The order is fixed when the
     # kernel is compiled and depends on the length alone: no block or thread changes a result.
-    quick = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc"})
-    return cast(_Kernel, quick(kernel))
+    return _compiled(kernel, fastmath={"reassoc"})
+
+
+def _compiled(kernel: _Kernel, **options: Any) -> _Kernel:
+    options |= {"nogil": True, "error_model": "numpy"}
+    try:
+        # Kept on disk: without it every start of the command line would compile for seconds.
+        return cast(_Kernel, njit(cache=True, **options)(kernel))
+    except RuntimeError:  # no folder that can be written to
+        return cast(_Kernel, njit(**options)(kernel))
 
 
 LEAST_ITEMS = 2**13

@@ -198,12 +198,14 @@ class Context:
         """Bring a store of an older format to this one, before the first change made to it."""
         if self.description.format == FORMAT:
             return
-        classes = len(Context(self.files).classes)  # none is appended before the format is raised
+        # Format 1 did not say how many classes there were at first, and none could be appended.
+        classes = len(Context(self.files).classes)
         for table in self.layout.fixed:
             table.evolve()
         now = Description.read(self.files)
         if now.format < FORMAT:  # else somebody else was faster, and may have appended since
-            now = replace(now, format=FORMAT, classes=classes)
+            at_first = classes if now.classes is None else now.classes
+            now = replace(now, format=FORMAT, classes=at_first)
             # Last: until then the columns are more than the format promises, never less.
             self.files.write(DESCRIPTION, now.to_json())
         self.description, self.ledger = now, self.layout.ledger.head()

@@ -65,6 +65,8 @@ class Registered:
 
 
 SPARSE = "sparse"
+KEPT = 4
+"""Products of different models that are kept: a step needs one, shard after shard."""
 
 
 class Fit:
@@ -114,6 +116,8 @@ class Fit:
         names = tuple(models)
         if names not in self._products:
             confusions = [self.confusion(name) for name in names]
+            if len(self._products) == KEPT:
+                del self._products[next(iter(self._products))]
             self._products[names] = Product(self.prior, confusions)
         return self._products[names]
 

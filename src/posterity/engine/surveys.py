@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from posterity._arrays import Mask
+from posterity.beliefs import ENTROPY_BITS, kept
 from posterity.choosing import Block
 from posterity.engine.context import Context
 from posterity.engine.derived import state_of
@@ -37,7 +38,9 @@ class Survey:
         self._seed, self._where, self._since = seed, where, since
         self._without = np.asarray(without, dtype=np.int64)
         self._only = None if only is None else np.asarray(only, dtype=np.int64)
-        self._prior_entropy = context.fit(model).prior_entropy
+        # As it is kept of items whose votes were reverted, with which these compete.
+        prior = np.array([context.fit(model).prior_entropy])
+        self._prior_entropy = float(kept(prior, ENTROPY_BITS)[0])
 
     def blocks(self) -> Iterator[Block]:
         """The eligible items, shard by shard."""

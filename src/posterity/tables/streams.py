@@ -152,12 +152,20 @@ class Stream:
             for batch in parquet.iter_batches(BATCH, columns=wanted):
                 yield pa.Table.from_batches([batch])
         elif suffix == ".csv":
+            reading = pa_csv.ReadOptions(block_size=CSV_BLOCK)
+            options = csv_options(ids, types)
             reader = pa_csv.open_csv(
-                file,
-                read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK),
-                parse_options=CSV_PARSING,
-                convert_options=csv_options(ids, types),
+                file, read_options=reading, parse_options=CSV_PARSING, convert_options=options
             )
+            if columns is not None and set(columns) <= set(reader.schema.names):
+                # Else a column nobody needs, of another kind after the first block, would be fatal.
+                options.include_columns = list(columns)
+                reader = pa_csv.open_csv(
+                    self._open(piece),
+                    read_options=reading,
+                    parse_options=CSV_PARSING,
+                    convert_options=options,
+                )
             count = 0
             for batch in reader:
                 check_csv(batch, piece.name)
