@@ -30,8 +30,9 @@ class Beliefs:
     """The beliefs of a block of items, built up vote by vote.
 
     log p_t(k) = log p_{t−1}(k) + log π^t(ŷ^t, k), normalised when read. All votes of an item are
-    multiplied in the order of the models, so folding them one model at a time, in blocks, or all
-    over again gives the same bits.
+    multiplied in the order of the models, so folding them in blocks or all over again gives the
+    same bits. One model at a time gives them to rounding: what was folded before a model came is
+    not folded again, and how sums are taken depends on the models.
 
     >>> from posterity.confusion import Confusion
     >>> beliefs = Beliefs(priors.uniform(3), items=2)

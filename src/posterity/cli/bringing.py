@@ -152,7 +152,10 @@ def classes_command(store: str, append: str | None, weight: float | None, as_jso
 @click.option("--id", "id_column", default="id", show_default=True, help="The column of ids.")
 @as_json_option
 def add_command(store: str, file: str, id_column: str, as_json: bool) -> None:
-    """Add the items in FILE (.parquet, .csv, .jsonl); other columns become their payload.
+    """Add the items in FILE; other columns become their payload.
+
+    FILE is a .parquet, .csv or .jsonl file, a folder or glob of them, or an object-store URI; it is
+    read a batch at a time.
 
     Ids are strings or integers. An id that occurs twice, or is in the store already, refuses the
     whole file.
