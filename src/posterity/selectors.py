@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -25,6 +26,8 @@ class Candidates:
     """The row of each item in the whole dataset."""
     step: int = 0
     seed: int = 0
+    value: Callable[[], Floats] | None = None
+    """What a vote of the arriving model is expected to bring; computed when asked for."""
 
 
 @runtime_checkable
@@ -45,6 +48,27 @@ class Entropy:
 
     def __str__(self) -> str:
         return "entropy"
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a vote could change: the positive flips it is expected to bring, less negative ones.
+
+    Items no vote would settle have no value, however uncertain. Needs beliefs that tell how the
+    arriving model errs where others did: ``dependent``.
+    """
+
+    def score(self, candidates: Candidates) -> Floats:
+        """As the beliefs have it."""
+        if candidates.value is None:
+            raise InvalidParameter(
+                "The selector 'value' needs dependent beliefs: they tell what a vote could change.",
+                hint="Choose the beliefs 'dependent', or the selector 'entropy'.",
+            )
+        return candidates.value()
+
+    def __str__(self) -> str:
+        return "value"
 
 
 @dataclass(frozen=True)
@@ -79,7 +103,7 @@ class Everything:
         return "everything"
 
 
-NAMES = ("entropy", "random", "everything")
+NAMES = ("value", "entropy", "random", "everything")
 
 
 def parse(text: str | Selector) -> Selector:
@@ -98,6 +122,8 @@ def parse(text: str | Selector) -> Selector:
     spec.refuse_extras("selector", value=spec.name == "random")
     if spec.name == "entropy":
         return Entropy()
+    if spec.name == "value":
+        return Value()
     if spec.name == "everything":
         return Everything()
     return Random(None if spec.value is None else read_seed(spec.value, "selector random"))

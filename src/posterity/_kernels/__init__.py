@@ -12,6 +12,15 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     """Numba takes half a second to import: not before a kernel is needed."""
-    if name not in ("casts", "folding", "hashing", "joints", "policy", "sets"):
+    if name not in (
+        "casts",
+        "dependence",
+        "folding",
+        "hashing",
+        "joints",
+        "learning",
+        "policy",
+        "sets",
+    ):
         raise AttributeError(name)
     return import_module(f"{__name__}.{name}")

@@ -1,0 +1,425 @@
+"""Beliefs of models that err together: from all votes of an item, whatever the number of classes.
+
+An item's candidates are the classes voted for, and "none of these". What a candidate is worth is
+the chance that just its voters were right (levels of difficulty), and that the others gave the
+wrong labels they gave (copying each other). See ``posterity.dependence`` for the formulas.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posterity._kernels.policy import compiled
+
+LEAST = 1e-300
+"""What a float can hold with room for one more factor."""
+FARTHEST = 60.0
+"""Raw scores further below the best than this are as good as impossible, and stay finite."""
+SHORT = 16
+"""Factors that are multiplied before a logarithm is taken: none can underflow."""
+LARGE = 1e100
+RARE = 1e-12
+"""The least weight of what was not voted for, where rounding would leave less than nothing."""
+DULLEST = 0.05
+"""Beliefs are never drawn together more than that: order stays."""
+
+
+class Parameters(NamedTuple):
+    """What is known of the models, as bare arrays."""
+
+    prior: Any
+    """(K,)"""
+    common: Any
+    """Classes by prior, highest first."""
+    spread: float
+    """Σ π log π over all classes."""
+    levels: Any
+    """(K, D) P(d | truth k)."""
+    overall: Any
+    """(D,) the same for any truth, as the prior has it."""
+    odds: Any
+    """(T, D) of being right at each level."""
+    shifts: Any
+    """(T, K) what they are multiplied by for each truth."""
+    copies: Any
+    """(T, T) the chance that a wrong vote repeats the wrong label of another model."""
+    rates: Any
+    """(T, K) how often a wrong vote names each class."""
+    starts: Any
+    """(K+1,) where the wrong labels seen under each truth begin."""
+    wrong: Any
+    """Those labels, ascending under each truth."""
+    seen: Any
+    """How often, an item counting once."""
+    totals: Any
+    """(K,) the same added up."""
+    pull: float
+    """How many such items the models' own rates count for beside them."""
+    calibrator: Any
+    """(6,)"""
+
+
+class Room(NamedTuple):
+    """Scratch space, made once a block."""
+
+    model: Any
+    code: Any
+    place: Any
+    """Of each vote among the candidates."""
+    candidates: Any
+    raw: Any
+    pair: Any
+    belief: Any
+    near: Any
+    """(M, C) the closest earlier voter for a candidate."""
+    copied: Any
+    """(M, C) all of them together."""
+
+
+@compiled
+def room(votes: int) -> Any:
+    """For items of at most so many votes."""
+    many = votes + 1
+    return Room(
+        np.zeros(many, np.int64),
+        np.zeros(many, np.int64),
+        np.zeros(many, np.int64),
+        np.zeros(many, np.int64),
+        np.zeros(many + 1),
+        np.zeros(many + 1),
+        np.zeros(many + 1),
+        np.zeros((many, many)),
+        np.zeros((many, many)),
+    )
+
+
+@compiled
+def gather(hard: Any, who: Any, item: int, space: Any) -> int:
+    """The votes of an item, in order of arrival; how many there are."""
+    votes = 0
+    for at in range(len(who)):
+        code = hard[item, at]
+        if code >= 0:
+            space.model[votes] = who[at]
+            space.code[votes] = code
+            votes += 1
+    return votes
+
+
+@compiled
+def score(par: Any, votes: int, space: Any) -> int:
+    """Raw log-scores of the candidates and of none of these; how many candidates there are."""
+    model, code, place, candidates = space.model, space.code, space.place, space.candidates
+    odds, shifts, levels, rates = par.odds, par.shifts, par.levels, par.rates
+    prior, overall, starts, wrong = par.prior, par.overall, par.starts, par.wrong
+    near, copied = space.near, space.copied
+    depth = odds.shape[1]
+    count = 0
+    for at in range(votes):
+        found = -1
+        for other in range(count):
+            if candidates[other] == code[at]:
+                found = other
+                break
+        if found < 0:
+            found = count
+            candidates[count] = code[at]
+            count += 1
+        place[at] = found
+    for at in range(votes):
+        for other in range(count):
+            near[at, other] = copied[at, other] = 0.0
+        for earlier in range(at):
+            chance = par.copies[model[at], model[earlier]]
+            copied[at, place[earlier]] += chance
+            if chance > near[at, place[earlier]]:
+                near[at, place[earlier]] = chance
+    for one in range(count + 1):
+        none = one == count
+        if none and count == len(par.prior):
+            space.raw[one], space.pair[one] = -np.inf, 0.0
+            continue
+        truth = 0 if none else candidates[one]
+        # Who is right: the chance, over levels, that just the voters for this class were.
+        right = 0.0
+        for level in range(depth):
+            if none:
+                weight = overall[level]
+                for other in range(count):
+                    weight -= prior[candidates[other]] * levels[candidates[other], level]
+                weight = max(weight, RARE)
+            else:
+                weight = prior[truth] * levels[truth, level]
+            divisor = 1.0
+            for at in range(votes):
+                chance = odds[model[at], level]
+                if not none:
+                    chance *= shifts[model[at], truth]
+                divisor *= 1.0 + chance
+                if place[at] == one:
+                    weight *= chance
+                if divisor > LARGE:
+                    weight, divisor = weight / divisor, 1.0
+            right += weight / divisor
+        # Which wrong labels the others gave, one after the other.
+        total, pair = np.log(max(right, LEAST)), 0.0
+        others, specific, factors = 1.0, 1.0, 0
+        for at in range(votes):
+            if place[at] == one:
+                continue
+            rate = rates[model[at], code[at]]
+            if not none:
+                rate /= 1.0 - rates[model[at], truth]
+            together, closest = 0.0, 0.0
+            for other in range(count):
+                if other != one:
+                    together += copied[at, other]
+                    closest = max(closest, near[at, other])
+            divisor = 1.0 + together - closest
+            repeats = copied[at, place[at]] / divisor
+            fresh = 1.0 - together / divisor
+            chance = repeats + fresh * rate
+            others *= chance
+            if not none:
+                low, high = starts[truth], starts[truth + 1]
+                while low < high:
+                    middle = (low + high) >> 1
+                    if wrong[middle] < code[at]:
+                        low = middle + 1
+                    else:
+                        high = middle
+                found = low < starts[truth + 1] and wrong[low] == code[at]
+                often = par.seen[low] if found else 0.0
+                rate = (often + par.pull * rate) / (par.totals[truth] + par.pull)
+                specific *= (repeats + fresh * rate) / chance
+            factors += 1
+            if factors == SHORT:
+                total += np.log(max(others, LEAST))
+                pair += np.log(specific)
+                others, specific, factors = 1.0, 1.0, 0
+        space.raw[one] = total + np.log(max(others, LEAST))
+        space.pair[one] = pair + np.log(specific)
+    return count
+
+
+@compiled
+def calibrate(par: Any, votes: int, count: int, space: Any) -> None:
+    """Beliefs in the candidates, and in none of these, from raw scores."""
+    raw, pair, belief, numbers = space.raw, space.pair, space.belief, par.calibrator
+    many = np.log(max(votes, 1))
+    sharpness = max(numbers[0] + numbers[1] * many, DULLEST)
+    best = raw[0]
+    for one in range(1, count + 1):
+        best = max(best, raw[one])
+    highest = -np.inf
+    for one in range(count + 1):
+        worth = sharpness * max(raw[one] - best, -FARTHEST) + numbers[5] * pair[one]
+        if one == count:
+            worth += numbers[2] + numbers[3] * many + numbers[4] * (count - 1)
+            if raw[one] == -np.inf:
+                worth = -np.inf
+        belief[one] = worth
+        highest = max(highest, worth)
+    total = 0.0
+    for one in range(count + 1):
+        belief[one] = np.exp(belief[one] - highest)
+        total += belief[one]
+    for one in range(count + 1):
+        belief[one] /= total
+
+
+@compiled
+def believe(
+    par: Any, hard: Any, who: Any, stored: Any, asked: Any, start: int, stop: int, out: Any
+) -> None:
+    """Items ``start`` to ``stop``: entropy, most believed class, and belief in classes asked for.
+
+    ``stored``: the labels that win a tie; ``asked``: (n, m) classes, −1 for none.
+    """
+    space = room(len(who))
+    candidates, belief, prior = space.candidates, space.belief, par.prior
+    classes = len(prior)
+    for item in range(start, stop):
+        votes = gather(hard, who, item, space)
+        count = score(par, votes, space)
+        calibrate(par, votes, count, space)
+        left, spread = 1.0, par.spread
+        for one in range(count):
+            share = prior[candidates[one]]
+            left -= share
+            spread -= share * np.log(share)
+        entropy = 0.0
+        best, highest = -1, -1.0
+        for one in range(count):
+            if belief[one] > 0.0:
+                entropy -= belief[one] * np.log(belief[one])
+            # Of exactly tied ones the stored label, else the class voted for most recently.
+            latest = belief[one] == highest and candidates[best] != stored[item]
+            if belief[one] > highest or (latest and last(space, votes, one, best)):
+                best, highest = one, belief[one]
+            elif belief[one] == highest and candidates[one] == stored[item]:
+                best = one
+        code = candidates[best] if best >= 0 else 0
+        if belief[count] > 0.0 and count < classes:
+            left = max(left, RARE)
+            entropy -= belief[count] * (np.log(belief[count]) + spread / left - np.log(left))
+            # The likeliest class nobody voted for, should it be likelier than all the others.
+            for at in range(count + 1):
+                other = par.common[at]
+                voted = False
+                for one in range(count):
+                    voted |= candidates[one] == other
+                if not voted:
+                    chance = belief[count] * prior[other] / left
+                    if chance > highest or (chance == highest and other == stored[item]):
+                        code, highest = other, chance
+                    break
+        out.entropy[item] = max(entropy, 0.0)
+        out.best[item] = code
+        out.belief_best[item] = highest
+        for at in range(asked.shape[1]):
+            wanted = asked[item, at]
+            known = 0.0
+            if wanted >= 0:
+                known = belief[count] * prior[wanted] / left if count < classes else 0.0
+                for one in range(count):
+                    if candidates[one] == wanted:
+                        known = belief[one]
+            out.asked[item, at] = known
+
+
+@compiled
+def last(space: Any, votes: int, one: int, other: int) -> bool:
+    """Whether a candidate was voted for more recently than another."""
+    for at in range(votes - 1, -1, -1):
+        if space.place[at] == one:
+            return True
+        if space.place[at] == other:
+            return False
+    return False
+
+
+class Believed(NamedTuple):
+    """What is written for each item."""
+
+    entropy: Any
+    best: Any
+    belief_best: Any
+    asked: Any
+
+
+@compiled
+def value(
+    par: Any,
+    hard: Any,
+    who: Any,
+    stored: Any,
+    model: int,
+    ratio: float,
+    hope: float,
+    start: int,
+    stop: int,
+    out: Any,
+) -> None:
+    """What a vote of ``model`` is expected to be worth, in positive flips.
+
+    With every class it may vote for: the beliefs after it, and what the best change of the label
+    would then bring, a negative flip costing ``hope``; less what a change would bring now, a
+    negative flip costing ``ratio``.
+    """
+    space, then = room(len(who) + 1), room(len(who) + 1)
+    belief, after = space.belief, then.belief
+    kept = np.zeros(len(who) + 2)
+    depth = par.odds.shape[1]
+    for item in range(start, stop):
+        out[item] = 0.0
+        votes = gather(hard, who, item, space)
+        if votes == 0:
+            continue
+        count = score(par, votes, space)
+        calibrate(par, votes, count, space)
+        label = -1
+        for one in range(count):
+            if space.candidates[one] == stored[item]:
+                label = one
+        for at in range(votes):
+            then.model[at], then.code[at] = space.model[at], space.code[at]
+        then.model[votes] = model
+        for one in range(count + 1):
+            kept[one] = 1.0
+        worth = 0.0
+        for vote in range(count):
+            then.code[votes] = space.candidates[vote]
+            score(par, votes + 1, then)
+            calibrate(par, votes + 1, count, then)
+            chance = 0.0
+            for one in range(count + 1):
+                if belief[one] > 0.0:
+                    # The same sum but for one more factor: the chance of this vote.
+                    likely = min(np.exp(then.raw[one] - space.raw[one]), 1.0)
+                    kept[one] -= likely
+                    chance += belief[one] * likely
+            worth += chance * gain(after, count, label, hope)
+        if count < len(par.prior):
+            # A class nobody voted for: right only if the truth is none of these.
+            right, all_levels = 0.0, 0.0
+            for level in range(depth):
+                weight = par.overall[level]
+                for at in range(votes):
+                    weight /= 1.0 + par.odds[space.model[at], level]
+                chance = par.odds[model, level]
+                all_levels += weight
+                right += weight * chance / (1.0 + chance)
+            chance = 0.0
+            for one in range(count + 1):
+                chance += belief[one] * max(kept[one], 0.0)
+            if chance > 0.0 and all_levels > 0.0:
+                new = min(belief[count] * right / all_levels, chance)
+                old = belief[label] * max(kept[label], 0.0) if label >= 0 else 0.0
+                worth += max(new - hope * old, 0.0)
+        out[item] = worth - gain(belief, count, label, ratio)
+
+
+@compiled
+def gain(belief: Any, count: int, label: int, ratio: float) -> Any:
+    """What the best change of the label would bring, if any would."""
+    best = 0
+    for one in range(1, count):
+        if belief[one] > belief[best]:
+            best = one
+    if best == label:
+        return 0.0
+    loss = belief[label] if label >= 0 else 0.0
+    return max(belief[best] - ratio * loss, 0.0)
+
+
+@compiled
+def describe(par: Any, hard: Any, who: Any, truth: Any, ends: Any, out: Any, own: Any) -> None:
+    """What the calibrator is fitted to: the candidates of each item, below each other.
+
+    ``out``: (candidates, 6) what its numbers are multiplied by; ``own``: which is the truth.
+    """
+    space = room(len(who))
+    for item in range(len(truth)):
+        votes = gather(hard, who, item, space)
+        count = score(par, votes, space)
+        first = 0 if item == 0 else ends[item - 1]
+        best = space.raw[0]
+        for one in range(1, count + 1):
+            best = max(best, space.raw[one])
+        many = np.log(max(votes, 1))
+        own[item] = first + count
+        ends[item] = first + count + 1
+        for one in range(count + 1):
+            below = max(space.raw[one] - best, -FARTHEST)
+            row = first + one
+            out[row, 0], out[row, 1], out[row, 5] = below, below * many, space.pair[one]
+            out[row, 2] = out[row, 3] = out[row, 4] = 0.0
+            if one == count:
+                out[row, 2], out[row, 3], out[row, 4] = 1.0, many, count - 1.0
+                if space.raw[one] == -np.inf:
+                    ends[item] -= 1  # every class was voted for
+            elif space.candidates[one] == truth[item]:
+                own[item] = row

@@ -1,0 +1,137 @@
+"""Dependent beliefs once more, with plain loops and straight from their definition.
+
+``fit`` is a ``posterity.dependence.Dependence``; a vote is (model, class), in order of arrival.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+Vote = tuple[int, int]
+
+
+def accuracy(fit: Any, model: int, level: int, truth: int | None) -> float:
+    odds = fit.accuracies[model, level] / (1 - fit.accuracies[model, level])
+    if truth is not None:
+        odds *= math.exp(fit.shifts[model, truth])
+    return float(odds / (1 + odds))
+
+
+def log_right(fit: Any, votes: Sequence[Vote], truth: int | None) -> float:
+    """Who is right: prior and levels; for no truth those of all classes nobody voted for."""
+    voted = {code for _, code in votes}
+    total = 0.0
+    for level in range(fit.accuracies.shape[1]):
+        if truth is None:
+            weight = sum(
+                float(fit.prior[k] * fit.levels[k, level])
+                for k in range(fit.classes)
+                if k not in voted
+            )
+        else:
+            weight = float(fit.prior[truth] * fit.levels[truth, level])
+        for model, code in votes:
+            chance = accuracy(fit, model, level, truth)
+            weight *= chance if code == truth else 1 - chance
+        total += weight
+    return math.log(total)
+
+
+def log_wrong(fit: Any, votes: Sequence[Vote], truth: int | None, *, specific: bool) -> float:
+    """Which wrong labels: each repeats an earlier wrong vote, or is drawn afresh."""
+    total = 0.0
+    wrong = [vote for vote in votes if vote[1] != truth]
+    for at, (model, code) in enumerate(wrong):
+        rate = float(fit.rates[model, code])
+        if truth is not None:
+            rate /= 1 - float(fit.rates[model, truth])
+        if specific and truth is not None:
+            cells = range(int(fit.starts[truth]), int(fit.starts[truth + 1]))
+            often = sum(float(fit.seen[cell]) for cell in cells if fit.wrong[cell] == code)
+            under = sum(float(fit.seen[cell]) for cell in cells)
+            rate = (often + fit.pull * rate) / (under + fit.pull)
+        copies = [(float(fit.copies[model, other]), label) for other, label in wrong[:at]]
+        together = sum(chance for chance, _ in copies)
+        divisor = 1 + together - max((chance for chance, _ in copies), default=0.0)
+        repeats = sum(chance for chance, label in copies if label == code) / divisor
+        total += math.log(repeats + (1 - together / divisor) * rate)
+    return total
+
+
+def raw(fit: Any, votes: Sequence[Vote], truth: int | None) -> float:
+    return log_right(fit, votes, truth) + log_wrong(fit, votes, truth, specific=False)
+
+
+def candidates(fit: Any, votes: Sequence[Vote]) -> list[int | None]:
+    found: list[int | None] = []
+    for _, code in votes:
+        if code not in found:
+            found.append(code)
+    return found if len(found) == fit.classes else [*found, None]
+
+
+def of_candidates(fit: Any, votes: Sequence[Vote]) -> dict[int | None, float]:
+    """Calibrated: sharpness, what none of these gets, and what wrong labels under a truth tell."""
+    named = candidates(fit, votes)
+    scores = {one: raw(fit, votes, one) for one in named}
+    best, many = max(scores.values()), math.log(max(len(votes), 1))
+    numbers = [float(number) for number in fit.calibrator]
+    worth = {}
+    for one in named:
+        worth[one] = max(numbers[0] + numbers[1] * many, 0.05) * max(scores[one] - best, -60)
+        if one is None:
+            worth[one] += numbers[2] + numbers[3] * many + numbers[4] * (len(named) - 2)
+        else:
+            worth[one] += numbers[5] * (
+                log_wrong(fit, votes, one, specific=True)
+                - log_wrong(fit, votes, one, specific=False)
+            )
+    top = max(worth.values())
+    total = sum(math.exp(value - top) for value in worth.values())
+    return {one: math.exp(value - top) / total for one, value in worth.items()}
+
+
+def belief(fit: Any, votes: Sequence[Vote]) -> list[float]:
+    """Of every class; what is believed of none of these is spread by the prior."""
+    known = of_candidates(fit, votes)
+    left = sum(float(fit.prior[k]) for k in range(fit.classes) if k not in known)
+    return [
+        known[k] if k in known else known[None] * float(fit.prior[k]) / left
+        for k in range(fit.classes)
+    ]
+
+
+def gain(known: dict[int | None, float], label: int, ratio: float) -> float:
+    named = {k: chance for k, chance in known.items() if k is not None}
+    best = max(named, key=lambda k: named[k])
+    if best == label:
+        return 0.0
+    return max(named[best] - ratio * named.get(label, 0.0), 0.0)
+
+
+def value(fit: Any, votes: Sequence[Vote], label: int, model: int, ratio: float) -> float:
+    """Every class the model may vote for, the beliefs after it, and what they would change."""
+    known, hope, worth = of_candidates(fit, votes), math.sqrt(ratio), 0.0
+    before = {one: raw(fit, votes, one) for one in known}
+    left = dict.fromkeys(known, 1.0)
+    for code in [one for one in known if one is not None]:
+        after = [*votes, (model, code)]
+        chances = {one: min(math.exp(raw(fit, after, one) - before[one]), 1.0) for one in known}
+        for one, chance in chances.items():
+            left[one] -= chance
+        likely = sum(known[one] * chances[one] for one in known)
+        worth += likely * gain(of_candidates(fit, after), label, hope)
+    if None in known:
+        levels = range(fit.accuracies.shape[1])
+        weights = [float((fit.prior * fit.levels[:, level]).sum()) for level in levels]
+        for level in levels:
+            for other, _ in votes:
+                weights[level] *= 1 - accuracy(fit, other, level, None)
+        right = sum(weights[level] * accuracy(fit, model, level, None) for level in levels)
+        likely = sum(known[one] * max(left[one], 0.0) for one in known)
+        new = min(known[None] * right / sum(weights), likely)
+        old = known.get(label, 0.0) * max(left.get(label, 0.0), 0.0)
+        worth += max(new - hope * old, 0.0)
+    return worth - gain(known, label, ratio)

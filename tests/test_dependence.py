@@ -1,0 +1,208 @@
+"""Dependent beliefs against plain loops, what is learnt on made-up models, and how it is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from posterity import fitting, priors
+from posterity._arrays import Codes
+from posterity._kernels import policy
+from posterity.dependence import PLAIN_CALIBRATOR, Dependence, DependentBeliefs
+from posterity.errors import InvalidData, InvalidParameter
+from tests import naive, naive_dependence
+
+SLOW = settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+TOLERANCE = 1e-9
+
+
+@st.composite
+def fits(draw: st.DrawFn) -> Dependence:
+    """Any parameters, learnt or not."""
+    classes = draw(st.sampled_from([2, 3, 7, 50]))
+    models, depth = draw(st.integers(1, 12)), draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    extreme = draw(st.booleans())
+    accuracies = (
+        rng.choice([0.001, 0.5, 0.999], (models, depth))
+        if extreme
+        else rng.random((models, depth)).clip(0.001, 0.999)
+    )
+    copies = np.tril(rng.random((models, models)).clip(0, 0.995), -1)
+    cells = np.flatnonzero(rng.random(classes * classes) < 0.2)
+    starts = np.searchsorted(cells, np.arange(classes + 1) * classes)
+    return Dependence(
+        prior=rng.dirichlet(np.ones(classes)),
+        levels=rng.dirichlet(np.ones(depth), classes),
+        accuracies=accuracies,
+        shifts=rng.normal(0, draw(st.sampled_from([0.0, 2.0])), (models, classes)),
+        copies=copies + copies.T,
+        rates=rng.dirichlet(np.ones(classes), models).clip(1e-9, 0.98),
+        starts=starts,
+        wrong=(cells % classes).astype(np.int32),
+        seen=rng.random(len(cells)) * 5,
+        pull=draw(st.sampled_from([1.0, 64.0])),
+        calibrator=np.array(PLAIN_CALIBRATOR)
+        if draw(st.booleans())
+        else np.array([0.8, -0.1, 0.2, -0.2, 0.1, 0.3]),
+    )
+
+
+@st.composite
+def histories(draw: st.DrawFn, fit: Dependence) -> Codes:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    few = draw(st.sampled_from([1, 2, 1000]))
+    votes = rng.integers(0, min(few, fit.classes), (draw(st.integers(1, 5)), fit.models))
+    votes[rng.random(votes.shape) < draw(st.sampled_from([0.0, 0.5, 0.9]))] = -1
+    return votes.astype(np.int32)
+
+
+def votes_of(row: Codes) -> list[tuple[int, int]]:
+    return [(model, code) for model, code in enumerate(row.tolist()) if code >= 0]
+
+
+@SLOW
+@given(data=st.data(), fit=fits())
+def test_beliefs_are_those_of_plain_loops(data: st.DataObject, fit: Dependence) -> None:
+    hard = data.draw(histories(fit))
+    every = np.tile(np.arange(fit.classes, dtype=np.int32), (len(hard), 1))
+    found = fit.believe(hard, range(fit.models), asked=every)
+    for item, row in enumerate(hard):
+        if not (row >= 0).any():
+            expected = fit.prior.tolist()
+        else:
+            expected = naive_dependence.belief(fit, votes_of(row))
+        np.testing.assert_allclose(found.asked[item], expected, atol=TOLERANCE)
+        assert found.entropy[item] == pytest.approx(naive.entropy(expected), abs=1e-7)
+        assert found.belief_best[item] == pytest.approx(max(expected), abs=TOLERANCE)
+        assert expected[found.best[item]] == pytest.approx(max(expected), abs=TOLERANCE)
+
+
+@SLOW
+@given(data=st.data(), fit=fits(), ratio=st.sampled_from([1.0, 2.0, 10.0]))
+def test_the_value_of_a_vote_is_that_of_plain_loops(
+    data: st.DataObject, fit: Dependence, ratio: float
+) -> None:
+    hard = data.draw(histories(fit))
+    model = data.draw(st.integers(0, fit.models - 1))
+    hard[:, model] = -1
+    stored = data.draw(
+        st.lists(st.integers(-1, fit.classes - 1), min_size=len(hard), max_size=len(hard))
+    )
+    labels = np.array(stored, dtype=np.int32)
+    found = fit.value(hard, range(fit.models), labels, model=model, ratio=ratio)
+    for item, row in enumerate(hard):
+        expected = 0.0
+        if (row >= 0).any():
+            votes = votes_of(row)
+            expected = naive_dependence.value(fit, votes, int(labels[item]), model, ratio)
+        assert found[item] == pytest.approx(expected, abs=1e-7)
+
+
+@given(fit=fits())
+@settings(max_examples=20, deadline=None)
+def test_threads_change_no_bit(fit: Dependence) -> None:
+    rng = np.random.default_rng(3)
+    hard = rng.integers(-1, fit.classes, (2 * policy.LEAST_ITEMS + 5, fit.models)).astype(np.int32)
+    found = []
+    for threads in ("1", "3"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("POSTERITY_THREADS", threads)
+            found.append(fit.believe(hard, range(fit.models)))
+    np.testing.assert_array_equal(found[0].entropy, found[1].entropy)
+    np.testing.assert_array_equal(found[0].best, found[1].best)
+
+
+def made_up(items: int = 4000, classes: int = 20, models: int = 6, seed: int = 0) -> tuple:
+    """Models that fail on the same items, and often with the same wrong label."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, classes, items)
+    hard_items = rng.random(items) < 0.3
+    tempting = (truth + 1 + rng.integers(0, 3, items)) % classes
+    votes = np.empty((items, models), dtype=np.int32)
+    for model in range(models):
+        right = rng.random(items) < np.where(hard_items, 0.3, 0.97)
+        wrong = np.where(rng.random(items) < 0.6, tempting, rng.integers(0, classes, items))
+        votes[:, model] = np.where(right, truth, wrong)
+    return votes, truth.astype(np.int32)
+
+
+def test_beliefs_of_models_that_err_together_are_calibrated_where_a_product_is_not() -> None:
+    votes, truth = made_up()
+    prior = priors.uniform(20)
+    half = np.arange(len(truth)) % 2 == 0
+    seen, other = votes[half], votes[~half]
+    fit = fitting.fit(seen, truth[half], prior)
+    quarter = np.arange(len(seen)) % 2 == 0
+    parts = [
+        (fitting.fit(seen[side], truth[half][side], prior), seen[~side], truth[half][~side])
+        for side in (quarter, ~quarter)
+    ]
+    numbers = fitting.calibrate(parts, range(6), np.array(PLAIN_CALIBRATOR))
+    believed = fit.calibrated(numbers).believe(other, range(6))
+    accuracy = (believed.best == truth[~half]).mean()
+    assert abs(believed.belief_best.mean() - accuracy) < 0.03
+    assert fit.copies[1, 0] > 0.2  # they repeat each other
+    hardest, easiest = fit.accuracies[0].min(), fit.accuracies[0].max()
+    assert hardest < 0.5 < 0.9 < easiest
+
+
+def test_one_model_alone_says_how_often_it_is_right() -> None:
+    votes, truth = made_up(models=1)
+    fit = fitting.fit(votes, truth, priors.uniform(20))
+    believed = fit.believe(votes, [0])
+    assert believed.belief_best.mean() == pytest.approx((votes[:, 0] == truth).mean(), abs=0.02)
+
+
+@pytest.mark.parametrize("items", [1, 2, 5])
+def test_very_few_labelled_items_still_give_beliefs(items: int) -> None:
+    votes, truth = made_up(items=items, models=3)
+    fit = fitting.fit(votes, truth, priors.uniform(20))
+    numbers = fitting.calibrate([(fit, votes, truth)], range(3), np.array(PLAIN_CALIBRATOR))
+    believed = fit.calibrated(numbers).believe(votes, range(3))
+    assert np.isfinite(believed.entropy).all()
+    assert ((believed.belief_best > 0) & (believed.belief_best <= 1)).all()
+
+
+def test_missing_votes_on_the_labelled_set_are_left_out() -> None:
+    votes, truth = made_up()
+    votes[::3, 2] = -1
+    votes[:, 4] = -1
+    fit = fitting.fit(votes, truth, priors.uniform(20))
+    assert np.isfinite(fit.believe(votes, range(6)).entropy).all()
+
+
+def test_what_is_kept_is_what_was_used() -> None:
+    votes, truth = made_up()
+    fit = fitting.fit(votes, truth, priors.uniform(20))
+    again = Dependence.from_arrays(fit.to_arrays())
+    np.testing.assert_array_equal(
+        fit.believe(votes, range(6)).entropy, again.believe(votes, range(6)).entropy
+    )
+
+
+def test_votes_folded_one_after_the_other_are_those_folded_at_once() -> None:
+    votes, truth = made_up(items=50)
+    fit = fitting.fit(votes, truth, priors.uniform(20))
+    beliefs = DependentBeliefs(fit.prior, 50)
+    for model in range(6):
+        beliefs.fold(votes[:, model], fit)
+    whole = DependentBeliefs.from_votes(fit, votes, range(6))
+    np.testing.assert_array_equal(beliefs.entropy(), whole.entropy())
+    np.testing.assert_allclose(beliefs.probabilities().sum(axis=1), 1)
+    np.testing.assert_array_equal(
+        beliefs.without_last(np.arange(50)), fit.believe(votes[:, :5], range(5)).entropy
+    )
+
+
+def test_codes_that_are_no_class_never_reach_the_kernels() -> None:
+    votes, truth = made_up(items=50)
+    fit = fitting.fit(votes, truth, priors.uniform(20))
+    with pytest.raises(InvalidData, match="between -1 and 19; got 20"):
+        fit.believe(np.full((1, 6), 20, dtype=np.int32), range(6))
+    with pytest.raises(InvalidData, match="one of 6 models"):
+        fit.believe(votes, [0, 1, 2, 3, 4, 6])
+    with pytest.raises(InvalidParameter, match="from 0 to 5"):
+        fit.value(votes, range(6), truth, model=6, ratio=1)
