@@ -217,6 +217,21 @@ class Item:
     probabilities: list[float]
     entropy: float
     label: int = NONE
+    proposed: int = NONE
+
+
+def confirmed(rule: str, label: int, wanted: int | None, proposed: int) -> tuple[int, int]:
+    """The label and the pending proposal of an item after an update step.
+
+    ``wanted``: what the rule without its modifier makes of the new vote; None without a vote.
+    """
+    if wanted is None:
+        return (label if proposed == NONE else proposed), NONE
+    if wanted == label:
+        return label, NONE
+    if rule.endswith("+confirm") and label != NONE and proposed == NONE:
+        return label, wanted
+    return wanted, NONE
 
 
 def decide(
@@ -231,6 +246,7 @@ def decide(
     votes: Sequence[int],
     truth: int,
 ) -> int:
+    rule = rule.removesuffix("+confirm")
     if label == NONE:
         return vote
     if rule == "replace":
@@ -331,6 +347,10 @@ def replay(
         for row, item in enumerate(items):
             item.votes.append(cast[row] if row in rows else NONE)
             if row not in rows:
+                if rows and item.proposed != NONE:
+                    expected_nf += item.probabilities[item.label]
+                    expected_pf += item.probabilities[item.proposed]
+                    item.label, item.proposed = confirmed(rule, item.label, None, item.proposed)
                 continue
             weighed: list[int | dict[int, float]] = [
                 vote if soft is None or vote == NONE else soft[t][row]
@@ -338,7 +358,7 @@ def replay(
             ]
             joint = log_joint(prior, weighed, confusions[: step + 1])
             now = belief(joint)
-            after = decide(
+            wanted = decide(
                 rule,
                 label=item.label,
                 vote=cast[row],
@@ -349,10 +369,16 @@ def replay(
                 votes=item.votes,
                 truth=truth[row],
             )
+            after, item.proposed = confirmed(rule, item.label, wanted, item.proposed)
             if item.label not in (NONE, after):
                 expected_nf += now[item.label]
                 expected_pf += now[after]
             item.label, item.probabilities, item.entropy = after, now, entropy(now)
+        for item in items if step + 1 == len(votes) else []:
+            if item.proposed != NONE:  # nobody comes to confirm it
+                expected_nf += item.probabilities[item.label]
+                expected_pf += item.probabilities[item.proposed]
+                item.label, item.proposed = confirmed(rule, item.label, None, item.proposed)
         before, labels = labels, [item.label for item in items]
         counted = flips(truth, before, labels)
         believed = [item.probabilities[item.label] if item.label != NONE else 0.0 for item in items]

@@ -26,6 +26,9 @@ ALL_RULES = [
     "cost-ratio:2",
     "cost-ratio:10,neutral=0.5",
     "oracle",
+    "max-belief+confirm",
+    "cost-ratio:2+confirm",
+    "majority-vote+confirm",
 ]
 KEYS = [
     *("recording", "source", "models", "order", "split", "seed", "beliefs", "confusion", "prior"),
@@ -313,7 +316,7 @@ def test_results_are_written_as_parquet(recording: Recording, tmp_path: Path) ->
     results.write(tmp_path / "results.parquet")
     table = pq.read_table(tmp_path / "results.parquet")
     kinds = table["kind"].to_pylist()
-    assert (kinds.count("run"), kinds.count("step")) == (7, 42)
+    assert (kinds.count("run"), kinds.count("step")) == (10, 60)
     run = table.slice(0, 1).to_pylist()[0]
     for key in KEYS:
         expected = results.rows[0][key]

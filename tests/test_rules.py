@@ -161,7 +161,10 @@ def test_the_first_vote_becomes_the_label_under_every_rule() -> None:
         assert rules.decide(rules.parse(name), evidence).tolist() == [2]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "cost-ratio:1e+06", "cost-ratio:1234.5678"])
+PATIENT = ["replace+confirm", "max-belief+confirm", "cost-ratio:1e+06,neutral=2+confirm"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *PATIENT, "cost-ratio:1e+06", "cost-ratio:1234.5678"])
 def test_names_read_back(name: str) -> None:
     assert str(rules.parse(name)) == name
     assert isinstance(rules.parse(name), rules.Rule)
@@ -187,7 +190,9 @@ def test_members_pass_through() -> None:
         ("cost-ratio:10,neutral=x", InvalidParameter, "neutral=C0"),
         ("cost-ratio:10,typo=1", InvalidParameter, "takes only neutral; got 'typo'"),
         ("cost-ratio:10,20", InvalidParameter, "two values"),
-        ("cost-ratio:10+confirm", InvalidParameter, r"\+confirm"),
+        ("cost-ratio:10+confrm", UnknownName, "rule modifier 'confrm'.*Did you mean 'confirm'"),
+        ("oracle+confirm", InvalidParameter, "'oracle' takes no '.confirm'"),
+        ("replace+confirm+confirm", InvalidParameter, "'.confirm' already"),
         ("replace:3", InvalidParameter, "takes no value"),
         ("cost-ratio:10,neutral=1,neutral=2", InvalidParameter, "'neutral' twice"),
         (Replace, InvalidParameter, "a rule object"),

@@ -19,7 +19,7 @@ from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.rules import Rule
 from posterity.selectors import Selector
-from posterity.shards import Shard, choose, update
+from posterity.shards import Shard, choose, settle, update
 from posterity.votes import MISSING
 
 LEAST = 20
@@ -114,5 +114,6 @@ def _walk(
         update(shard, rows, votes[part.model, rows], confusions[part.model])
         seen[part.model, rows] = True
         spent = len(rows)
+    settle(shard)  # what the step proposes is judged as if it were made
     scored = metrics.score_step(truth, before, labels.label, evaluations=spent)
     return metrics.accuracy(truth, before), scored

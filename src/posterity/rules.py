@@ -189,6 +189,39 @@ class Oracle:
         return "oracle"
 
 
+@dataclass(frozen=True)
+class Confirm:
+    """A rule with patience (``+confirm``): a flip it wants is proposed first (see ``proposals``).
+
+    >>> str(Confirm(CostRatio(10)))
+    'cost-ratio:10+confirm'
+    """
+
+    rule: Rule
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rule, Confirm):
+            raise InvalidParameter(f"The rule '{self.rule}' has the modifier '+confirm' already.")
+        if isinstance(self.rule, Oracle):
+            raise InvalidParameter(
+                "The rule 'oracle' takes no '+confirm': it knows the truth, so that another vote "
+                "could tell it nothing.",
+                hint="Put it on another rule, as in max-belief+confirm.",
+            )
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """The label the inner rule wants; whether it has to wait is told by ``proposals``."""
+        return self.rule.decide(evidence)
+
+    def __str__(self) -> str:
+        return f"{self.rule}+confirm"
+
+
+def inner(rule: Rule) -> Rule:
+    """The rule without its modifiers: what it looks at is what this one looks at."""
+    return rule.rule if isinstance(rule, Confirm) else rule
+
+
 _PLAIN: dict[str, type[Replace | MajorityVote | MaxBelief | MaxBeliefMinEntropy | Oracle]] = {
     "replace": Replace,
     "majority-vote": MajorityVote,
@@ -197,6 +230,7 @@ _PLAIN: dict[str, type[Replace | MajorityVote | MaxBelief | MaxBeliefMinEntropy 
     "oracle": Oracle,
 }
 NAMES = (*_PLAIN, "cost-ratio")
+MODIFIERS = ("confirm",)
 
 
 def parse(text: str | Rule) -> Rule:
@@ -204,18 +238,29 @@ def parse(text: str | Rule) -> Rule:
 
     >>> parse("cost-ratio:10,neutral=0.5")
     CostRatio(ratio=10.0, neutral=0.5)
+    >>> parse("max-belief+confirm")
+    Confirm(rule=MaxBelief())
     """
     if isinstance(text, Rule) and not isinstance(text, type):
         return text
     if not isinstance(text, str):
         raise InvalidParameter.of("rule", "a name or a rule object, as in CostRatio(10)", text)
     spec = Spec.parse(text, "rule")
+    rule = _unmodified(spec, text)
+    for modifier in spec.modifiers:
+        if modifier.strip() not in MODIFIERS:
+            raise UnknownName.among("rule modifier", modifier, MODIFIERS)
+        rule = Confirm(rule)
+    return rule
+
+
+def _unmodified(spec: Spec, text: str) -> Rule:
     if spec.name in _PLAIN:
-        spec.refuse_extras("rule")
+        spec.refuse_extras("rule", modifiers=True)
         return _PLAIN[spec.name]()
     if spec.name != "cost-ratio":
         raise UnknownName.among("rule", spec.name, NAMES)
-    spec.refuse_extras("rule", value=True, options=("neutral",))
+    spec.refuse_extras("rule", value=True, options=("neutral",), modifiers=True)
     allowed = "cost-ratio:C with a number C above 0, as in cost-ratio:10"
     if spec.value is None:
         raise InvalidParameter.of("rule", allowed, text)

@@ -21,7 +21,8 @@ from posterity.budget import Budget
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData
 from posterity.metrics import flipped
-from posterity.rules import Evidence, Oracle, Rule, decide
+from posterity.proposals import propose
+from posterity.rules import Evidence, Oracle, Rule
 from posterity.selectors import Candidates, Selector
 from posterity.selectors import choose as choose_highest
 from posterity.votes import MISSING, SoftVotes, majority
@@ -35,6 +36,18 @@ class Labels:
         self.label: Codes = np.full(items, MISSING, dtype=np.int32)
         self.belief: Floats = np.zeros(items)
         """p(l), kept beside the label so that nothing is computed anew for untouched items."""
+        self.proposed: Codes = np.full(items, MISSING, dtype=np.int32)
+        """The class a pending proposal names; −1 where none is pending."""
+        self.belief_proposed: Floats = np.zeros(items)
+        """The belief in it when it was proposed."""
+
+    def settle(self, rows: Rows) -> Decision:
+        """Make the proposals pending on these rows, with the beliefs they were proposed with."""
+        before, after = self.label[rows], self.proposed[rows]
+        believed, now = self.belief[rows], self.belief_proposed[rows]
+        self.label[rows], self.belief[rows] = after, now
+        self.proposed[rows] = MISSING
+        return Decision(rows, before, after, believed, now)
 
 
 class Shard:
@@ -48,14 +61,19 @@ class Shard:
 
 @dataclass(frozen=True)
 class Decision:
-    """What one rule did with the items evaluated in a step."""
+    """What one rule did with the items evaluated in a step, and with proposals left pending."""
 
     rows: Rows
     before: Codes
     after: Codes
     belief_before: Floats
-    """Belief in the label before, with the step's votes folded in."""
+    """Belief in the label before, with the step's votes folded in; of a flip that was pending, as
+    it was when the flip was proposed."""
     belief_after: Floats
+
+    def __add__(self, other: Decision) -> Decision:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Decision(*(np.concatenate(pair) for pair in pairs))
 
     @property
     def flipped(self) -> Mask:
@@ -94,7 +112,11 @@ def update(
     *,
     truth: Codes | None = None,
 ) -> list[Decision]:
-    """Fold the votes of the chosen rows into the beliefs, and let every rule decide its labels."""
+    """Fold the votes of the chosen rows into the beliefs, and let every rule decide its labels.
+
+    Flips that were pending on other rows are made. Without any vote there is no step, and they
+    stay pending, as in a store.
+    """
     hard = votes.hard if isinstance(votes, SoftVotes) else votes
     if (hard == MISSING).any():
         raise InvalidData("An evaluated item has a vote; leave out the rows without one.")
@@ -108,7 +130,7 @@ def update(
     for at, labels in enumerate(shard.labels):
         before[:, at] = labels.label[rows]
     believed = beliefs.of_each(before, rows)
-    after = np.empty_like(before)
+    after, proposed = np.empty_like(before), np.empty_like(before)
     for at, labels in enumerate(shard.labels):
         evidence = Evidence.of(
             beliefs,
@@ -121,18 +143,31 @@ def update(
             truth=truth if isinstance(labels.rule, Oracle) else None,
             belief_label=believed[:, at],
         )
-        after[:, at] = decide(labels.rule, evidence)
+        outcome = propose(labels.rule, evidence, labels.proposed[rows])
+        after[:, at], proposed[:, at] = outcome.label, outcome.proposed
     now = beliefs.of_each(after, rows)
     decisions = []
     for at, labels in enumerate(shard.labels):
         labels.label[rows], labels.belief[rows] = after[:, at], now[:, at]
-        decisions.append(
-            Decision(
-                rows,
-                before[:, at],
-                after[:, at],
-                belief_before=believed[:, at],
-                belief_after=now[:, at],
-            )
+        decided = Decision(
+            rows,
+            before[:, at],
+            after[:, at],
+            belief_before=believed[:, at],
+            belief_after=now[:, at],
         )
+        # Those of the rows with a vote are decided; what is left has nobody looking at it.
+        labels.proposed[rows] = MISSING
+        if len(rows):
+            decided += labels.settle(np.flatnonzero(labels.proposed != MISSING))
+        waits = np.flatnonzero(proposed[:, at] != MISSING)
+        if len(waits):
+            own, codes = rows[waits], proposed[waits, at]
+            labels.proposed[own], labels.belief_proposed[own] = codes, beliefs.of(codes, own)
+        decisions.append(decided)
     return decisions
+
+
+def settle(shard: Shard) -> list[Decision]:
+    """Make all pending flips; one decision per rule."""
+    return [labels.settle(np.flatnonzero(labels.proposed != MISSING)) for labels in shard.labels]

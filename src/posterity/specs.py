@@ -51,10 +51,15 @@ class Spec:
             raise InvalidParameter.of(f"{family} {self.name}", allowed, text) from None
 
     def refuse_extras(
-        self, family: str, *, value: bool = False, options: tuple[str, ...] = ()
+        self,
+        family: str,
+        *,
+        value: bool = False,
+        options: tuple[str, ...] = (),
+        modifiers: bool = False,
     ) -> None:
         """Refuse whatever the named member does not take, so that no option is ignored quietly."""
-        if self.modifiers:
+        if self.modifiers and not modifiers:
             raise InvalidParameter(
                 f"The {family} {self.name!r} takes no modifier; got '+{self.modifiers[0]}'."
             )

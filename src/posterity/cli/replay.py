@@ -59,7 +59,8 @@ from posterity.specs import split_list
     show_default=True,
     metavar="LIST",
     help="replace, majority-vote, max-belief, max-belief-min-entropy,"
-    " cost-ratio:C[,neutral=C0], oracle.",
+    " cost-ratio:C[,neutral=C0], oracle; any but oracle with +confirm: a flip waits for the item's"
+    " next vote, and is made without one by a step that does not select the item, or at the end.",
 )
 @click.option(
     "--split",

@@ -44,7 +44,8 @@ def walk(
     """Let the target's models arrive in order; yields after each step.
 
     The first model labels everything it has a vote for, outside the budget. The truth is passed
-    on for the oracle rule only.
+    on for the oracle rule only. Flips that are still pending after the last step (``+confirm``)
+    are made, and count in it: nobody comes to confirm them.
     """
     shard = shards.Shard(prior, len(target), rules)
     for number, model in enumerate(target.models):
@@ -58,6 +59,9 @@ def walk(
         )
         votes = target.soft_votes(number)[rows] if soft else target.votes[number, rows]
         decisions = shards.update(shard, rows, votes, confusions[number], truth=target.truth[rows])
+        if number + 1 == len(target.models):
+            outstanding = shards.settle(shard)
+            decisions = [one + more for one, more in zip(decisions, outstanding, strict=True)]
         yield Step(number, model, rows, decisions, shard)
 
 
