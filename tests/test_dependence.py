@@ -193,7 +193,7 @@ def test_votes_folded_one_after_the_other_are_those_folded_at_once() -> None:
     np.testing.assert_array_equal(beliefs.entropy(), whole.entropy())
     np.testing.assert_allclose(beliefs.probabilities().sum(axis=1), 1)
     np.testing.assert_array_equal(
-        beliefs.without_last(np.arange(50)), fit.believe(votes[:, :5], range(5)).entropy
+        beliefs.entropy_without(5, np.arange(50)), fit.believe(votes[:, :5], range(5)).entropy
     )
 
 

@@ -186,7 +186,7 @@ class Dependence:
         hope = float(np.sqrt(ratio))
 
         def work(start: int, stop: int) -> None:
-            _kernels.dependence.value(
+            _kernels.worth.value(
                 parameters, hard, columns, stored, model, float(ratio), hope, start, stop, out
             )
 
@@ -259,18 +259,28 @@ class DependentBeliefs:
         fit: Dependence,
         *,
         rows: ArrayLike | None = None,
+        model: int | None = None,
     ) -> None:
-        """Absorb the next model's votes, under a fit that knows it; soft ones by their class."""
+        """Absorb a model's votes, by default the next one's; soft ones by their class.
+
+        The fit knows all models so far, and is what these rows are believed by.
+        """
         where = self._at(rows)
         hard = votes.hard if isinstance(votes, SoftVotes) else votes
         cast = check_codes(hard, self.classes, "votes")
         check_same_length(votes=len(cast), rows=len(where))
-        column = np.full((self.items, 1), MISSING, dtype=np.int32)
-        column[where, 0] = cast
-        self._hard = np.concatenate([self._hard, column], axis=1)
-        self._who.append(len(self._who))
+        self._hard = self.with_votes(cast, where, len(self._who) if model is None else model)
+        self._who = list(range(self._hard.shape[1]))
         self._fit = fit
         self._entropy[where] = fit.believe(self._hard[where], self._who).entropy
+
+    def with_votes(self, votes: Codes, rows: Rows, model: int) -> Codes:
+        """(n, T): the votes so far and these, a column a model."""
+        more = model + 1 - self._hard.shape[1]
+        wider = np.full((self.items, max(more, 0)), MISSING, dtype=np.int32)
+        hard = np.concatenate([self._hard, wider], axis=1)
+        hard[rows, model] = votes
+        return hard
 
     def entropy(self, rows: ArrayLike | None = None) -> Floats:
         """S_n, as the fit of its last vote has it."""
@@ -305,9 +315,11 @@ class DependentBeliefs:
         every = np.broadcast_to(np.arange(self.classes, dtype=np.int32), (len(where), self.classes))
         return self.of_each(np.ascontiguousarray(every), where)
 
-    def without_last(self, rows: Rows) -> Floats:
-        """The entropies before the last model voted, under the same fit."""
-        return self.fitted.believe(self._hard[rows, :-1], self._who[:-1]).entropy
+    def entropy_without(self, model: int, rows: Rows) -> Floats:
+        """The entropies without a model's votes, under the same fit."""
+        others = [at for at in self._who if at != model]
+        hard = np.ascontiguousarray(self._hard[rows][:, others])
+        return self.fitted.believe(hard, others).entropy
 
     def value(self, stored: Codes, *, fit: Dependence, model: int, ratio: float) -> Floats:
         """What a vote of the next model could change; see ``Dependence.value``."""

@@ -76,11 +76,16 @@ def fit(votes: Codes, truth: Codes, prior: Floats) -> Dependence:
 
 
 def calibrate(
-    parts: Sequence[tuple[Dependence, Codes, Codes]], who: Sequence[int], start: Floats
+    parts: Sequence[tuple[Dependence, Codes, Codes]],
+    who: Sequence[int],
+    start: Floats,
+    *,
+    drawn: float = DRAWN,
 ) -> Floats:
     """The calibrator under which the truths of labelled histories are most likely.
 
-    ``parts``: fits, and the histories (n, M) and truths of items they were not learnt on.
+    ``parts``: fits, and the histories (n, M) and truths of items they were not learnt on. The
+    numbers are drawn to ``start`` as if ``drawn`` items had told so of each.
     """
     rows, ends, own, begin = [], [], [], 0
     for fitted, hard, truth in parts:
@@ -90,7 +95,8 @@ def calibrate(
         ends.append(last + begin)
         own.append(true + begin)
         begin += len(described)
-    return _logit(np.concatenate(rows), np.concatenate(ends), np.concatenate(own), start)
+    joined = np.concatenate(rows), np.concatenate(ends), np.concatenate(own)
+    return _logit(*joined, start, drawn)
 
 
 def _described(
@@ -100,11 +106,11 @@ def _described(
     rows, ends = np.empty((most, NUMBERS)), np.empty(len(hard), dtype=np.int64)
     own = np.empty(len(hard), dtype=np.int64)
     columns = np.asarray(who, dtype=np.int64)
-    _kernels.dependence.describe(fitted._parameters, hard, columns, truth, ends, rows, own)
+    _kernels.worth.describe(fitted._parameters, hard, columns, truth, ends, rows, own)
     return rows[: ends[-1] if len(ends) else 0], ends, own
 
 
-def _logit(rows: Floats, ends: Rows, own: Rows, start: Floats) -> Floats:
+def _logit(rows: Floats, ends: Rows, own: Rows, start: Floats, weight: float) -> Floats:
     """Newton's method, with shorter steps where a whole one leads down."""
     numbers = start.copy()
     slope, curve = np.zeros(NUMBERS), np.zeros((NUMBERS, NUMBERS))
@@ -112,12 +118,12 @@ def _logit(rows: Floats, ends: Rows, own: Rows, start: Floats) -> Floats:
         return numbers
 
     def likelihood(at: Floats) -> float:
-        drawn = DRAWN / 2 * float(((at - start) ** 2).sum())
+        drawn = weight / 2 * float(((at - start) ** 2).sum())
         return float(_kernels.learning.logit(rows, ends, own, at, slope, curve)) - drawn
 
     now = likelihood(numbers)
     for _ in range(50):
-        step = np.linalg.solve(curve + DRAWN * np.eye(NUMBERS), slope - DRAWN * (numbers - start))
+        step = np.linalg.solve(curve + weight * np.eye(NUMBERS), slope - weight * (numbers - start))
         size, after = 1.0, likelihood(numbers + step)
         while after < now and size > 1e-6:
             size /= 2

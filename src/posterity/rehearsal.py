@@ -13,17 +13,155 @@ from typing import Any
 
 import numpy as np
 
-from posterity import metrics
-from posterity._arrays import Codes, Floats
+from posterity import fitting, metrics
+from posterity._arrays import Codes, Floats, Rows
+from posterity.beliefs import ENTROPY_BITS, kept
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
-from posterity.rules import Rule
-from posterity.selectors import Selector
+from posterity.dependence import PLAIN_CALIBRATOR, Dependence
+from posterity.rules import Rule, cost_of
+from posterity.selectors import Candidates, Selector
+from posterity.selectors import choose as choose_highest
 from posterity.shards import Shard, choose, settle, update
 from posterity.votes import MISSING
 
 LEAST = 20
 """Fewer labelled items than this say nothing."""
+FRESH = 10.0
+"""How hard the calibrator of fresh votes is drawn to that of all histories; in items."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """How models err together: on all labelled items, and on each half for use on the other."""
+
+    whole: Dependence
+    halves: tuple[Dependence, Dependence]
+
+    @classmethod
+    def of(cls, votes: Codes, truth: Codes, prior: Floats) -> Fits:
+        """From the votes (n, T) of the models so far."""
+        half = np.arange(len(truth)) % 2
+        first, second = (
+            fitting.fit(votes[half != side], truth[half != side], prior) for side in (0, 1)
+        )
+        return cls(fitting.fit(votes, truth, prior), (first, second))
+
+
+class Rehearsal:
+    """The labelled items carried along as if they were stored: chosen, voted on and decided.
+
+    What is believed of half of them was learnt on the other. The histories they get are those
+    that occur under the budget, and the calibrator is fitted to them.
+    """
+
+    def __init__(self, truth: Codes, prior: Floats, rule: Rule) -> None:
+        self.calibrator: Floats = np.array(PLAIN_CALIBRATOR)
+        self._truth = truth
+        self._rows = [np.flatnonzero(np.arange(len(truth)) % 2 == side) for side in (0, 1)]
+        self._shards = [Shard(prior, len(rows), [rule], dependent=True) for rows in self._rows]
+
+    def step(
+        self,
+        fits: Fits,
+        votes: Codes,
+        *,
+        model: int,
+        selector: Selector,
+        rule: Rule,
+        budget: Budget,
+        number: int,
+        last: bool = False,
+    ) -> Rehearsed:
+        """One step of a model (its place among those fitted) with its votes on all labelled items.
+
+        Afterwards the calibrator is that of the new histories. ``last``: pending flips are made.
+        """
+        chosen = self._choose(fits, votes, model, selector, rule, budget, number)
+        histories = []
+        for shard, own, fit, rows in zip(
+            self._shards, self._rows, fits.halves, chosen, strict=True
+        ):
+            beliefs = shard.dependent
+            hard = beliefs.with_votes(votes[own[rows]], rows, model)
+            histories.append((fit, hard, self._truth[own], rows))
+        self.calibrator = _calibrator(histories, model + 1)
+        fixed = broken = right_before = right_after = 0
+        for shard, own, fit, rows in zip(
+            self._shards, self._rows, fits.halves, chosen, strict=True
+        ):
+            labels, truth = shard.labels[0], self._truth[own]
+            labels.rule = rule
+            before = labels.label.copy()
+            fitted = fit.calibrated(self.calibrator)
+            if len(rows):
+                update(shard, rows, votes[own[rows]], fitted, model=model)
+            if last:
+                settle(shard)
+            flips = metrics.score_step(truth, before, labels.label, evaluations=len(rows)).flips
+            fixed, broken = fixed + flips.positive, broken + flips.negative
+            right_before += int((before == truth).sum())
+            right_after += int((labels.label == truth).sum())
+        items = max(len(self._truth), 1)
+        return Rehearsed(
+            items=len(self._truth),
+            evaluations=sum(map(len, chosen)),
+            accuracy_before=right_before / items,
+            accuracy_after=right_after / items,
+            fixed=fixed,
+            broken=broken,
+        )
+
+    def _choose(
+        self,
+        fits: Fits,
+        votes: Codes,
+        model: int,
+        selector: Selector,
+        rule: Rule,
+        budget: Budget,
+        number: int,
+    ) -> list[Rows]:
+        """Within each half, the rows that are chosen among all labelled items."""
+        score, entropy = np.empty(len(self._truth)), np.empty(len(self._truth))
+        eligible, first = votes != MISSING, np.ones(len(self._truth), dtype=np.bool_)
+        for shard, own in zip(self._shards, self._rows, strict=True):
+            beliefs = shard.dependent
+            entropy[own], first[own] = kept(beliefs.entropy(), ENTROPY_BITS), ~shard.voted
+            if model < len(beliefs.votes):
+                eligible[own] &= beliefs.votes[model] == MISSING
+
+        def value() -> Floats:
+            for shard, own, fit in zip(self._shards, self._rows, fits.halves, strict=True):
+                score[own] = shard.dependent.value(
+                    shard.labels[0].label,
+                    fit=fit.calibrated(self.calibrator),
+                    model=model,
+                    ratio=cost_of(rule),
+                )
+            return score
+
+        rows = np.arange(len(self._truth))
+        candidates = Candidates(entropy=entropy, rows=rows, step=number, value=value)
+        found = choose_highest(
+            selector.score(candidates),
+            rows=rows,
+            eligible=eligible,
+            first=first,
+            evaluations=budget.evaluations(int(eligible.sum())),
+        )
+        return [np.flatnonzero(np.isin(own, found)) for own in self._rows]
+
+
+def _calibrator(histories: Sequence[tuple[Dependence, Codes, Codes, Rows]], models: int) -> Floats:
+    """First for all histories; then, drawn to that, for those with a vote in this step.
+
+    Beliefs are only made anew where there is a new vote, and selection leaves its mark on those.
+    """
+    everything = [(fit, hard, truth) for fit, hard, truth, _ in histories]
+    start = fitting.calibrate(everything, range(models), np.array(PLAIN_CALIBRATOR))
+    fresh = [(fit, hard[rows], truth[rows]) for fit, hard, truth, rows in histories]
+    return fitting.calibrate(fresh, range(models), start, drawn=FRESH)
 
 
 @dataclass(frozen=True)
@@ -40,6 +178,10 @@ class Rehearsed:
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return asdict(self)
+
+    def net(self, items: int) -> float:
+        """Corrections less new errors that so many items can expect."""
+        return (self.fixed - self.broken) * items / max(self.items, 1)
 
     def __str__(self) -> str:
         return (

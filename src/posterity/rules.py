@@ -12,6 +12,7 @@ import numpy as np
 from posterity._arrays import ArrayLike, Codes, Floats, Rows
 from posterity.beliefs import Beliefs
 from posterity.dense import DenseBeliefs
+from posterity.dependence import DependentBeliefs
 from posterity.errors import InvalidParameter, UnknownName
 from posterity.specs import Spec, plain_number
 from posterity.votes import MISSING, as_array, check_codes, check_same_length
@@ -47,7 +48,7 @@ class Evidence:
     @classmethod
     def of(
         cls,
-        beliefs: Beliefs | DenseBeliefs,
+        beliefs: Beliefs | DenseBeliefs | DependentBeliefs,
         *,
         label: ArrayLike,
         vote: ArrayLike,
@@ -281,6 +282,16 @@ def decide(rule: Rule, evidence: Evidence) -> Codes:
     first = evidence.label == MISSING
     changed = np.where(first, evidence.vote, decided)
     return np.where(evidence.vote == MISSING, evidence.label, changed).astype(np.int32)
+
+
+def cost_of(rule: Rule) -> float:
+    """How many positive flips a negative one costs, as the rule has it.
+
+    >>> cost_of(Confirm(CostRatio(10))), cost_of(MaxBelief())
+    (10.0, 1.0)
+    """
+    inner = rule.rule if isinstance(rule, Confirm) else rule
+    return float(inner.ratio) if isinstance(inner, CostRatio) else 1.0
 
 
 def _is_finite(value: object) -> bool:

@@ -10,8 +10,9 @@ folded once and every rule decides on the same beliefs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from posterity._arrays import ArrayLike, Codes, Floats, Mask, Rows
 from posterity.beliefs import ENTROPY_BITS, Beliefs, kept
 from posterity.budget import Budget
 from posterity.confusion import Confusion
+from posterity.dependence import Dependence, DependentBeliefs
 from posterity.errors import InvalidData
 from posterity.metrics import flipped
 from posterity.proposals import propose
@@ -26,6 +28,8 @@ from posterity.rules import Evidence, Oracle, Rule
 from posterity.selectors import Candidates, Selector
 from posterity.selectors import choose as choose_highest
 from posterity.votes import MISSING, SoftVotes, majority
+
+T = TypeVar("T")
 
 
 class Labels:
@@ -53,10 +57,24 @@ class Labels:
 class Shard:
     """Items in memory: their beliefs, and their labels under each rule."""
 
-    def __init__(self, prior: ArrayLike, items: int, rules: Sequence[Rule]) -> None:
-        self.beliefs = Beliefs(prior, items)
+    def __init__(
+        self,
+        prior: ArrayLike,
+        items: int,
+        rules: Sequence[Rule],
+        *,
+        dependent: bool = False,
+    ) -> None:
+        self.beliefs: Beliefs | DependentBeliefs = (
+            DependentBeliefs(prior, items) if dependent else Beliefs(prior, items)
+        )
         self.labels = [Labels(rule, items) for rule in rules]
         self.voted: Mask = np.zeros(items, dtype=np.bool_)
+
+    @property
+    def dependent(self) -> DependentBeliefs:
+        """The beliefs, where they are dependent."""
+        return _of(DependentBeliefs, self.beliefs)
 
 
 @dataclass(frozen=True)
@@ -89,12 +107,16 @@ def choose(
     eligible: Mask,
     step: int,
     seed: int = 0,
+    value: Callable[[], Floats] | None = None,
 ) -> Rows:
-    """The rows the arriving model should look at: within the budget, unvoted items first."""
+    """The rows the arriving model should look at: within the budget, unvoted items first.
+
+    ``value`` tells what its votes could change, where the beliefs know.
+    """
     evaluations = budget.evaluations(int(eligible.sum()))
     rows = np.arange(shard.beliefs.items)
     entropy = kept(shard.beliefs.entropy(), ENTROPY_BITS)  # as a store keeps it with the item
-    candidates = Candidates(entropy=entropy, rows=rows, step=step, seed=seed)
+    candidates = Candidates(entropy=entropy, rows=rows, step=step, seed=seed, value=value)
     return choose_highest(
         selector.score(candidates),
         rows=rows,
@@ -108,21 +130,28 @@ def update(
     shard: Shard,
     rows: Rows,
     votes: Codes | SoftVotes,
-    confusion: Confusion,
+    confusion: Confusion | Dependence,
     *,
     truth: Codes | None = None,
+    model: int | None = None,
 ) -> list[Decision]:
     """Fold the votes of the chosen rows into the beliefs, and let every rule decide its labels.
 
-    Flips that were pending on other rows are made. Without any vote there is no step, and they
-    stay pending, as in a store.
+    How the model errs is told by its confusion or, for dependent beliefs, by a fit of all models
+    so far, of which it is the last or the ``model`` named. Flips that were pending on other rows
+    are made. Without any vote there is no step, and they stay pending, as in a store.
     """
     hard = votes.hard if isinstance(votes, SoftVotes) else votes
     if (hard == MISSING).any():
         raise InvalidData("An evaluated item has a vote; leave out the rows without one.")
     beliefs = shard.beliefs
     entropy_before = beliefs.entropy(rows)
-    beliefs.fold(votes, confusion, rows=rows)
+    if isinstance(beliefs, Beliefs):
+        beliefs.fold(votes, _of(Confusion, confusion), rows=rows)
+    else:
+        place = len(beliefs.votes) if model is None else model
+        beliefs.fold(votes, _of(Dependence, confusion), rows=rows, model=place)
+        entropy_before = beliefs.entropy_without(place, rows)  # under the same fit
     shard.voted[rows] = True
     most_frequent = majority(beliefs.votes[:, rows])
     # All rules together: what is believed of any label costs a look at all votes of its item.
@@ -166,6 +195,12 @@ def update(
             labels.proposed[own], labels.belief_proposed[own] = codes, beliefs.of(codes, own)
         decisions.append(decided)
     return decisions
+
+
+def _of(kind: type[T], given: object) -> T:
+    if not isinstance(given, kind):
+        raise InvalidData(f"These beliefs need a {kind.__name__}; got {type(given).__name__}.")
+    return given
 
 
 def settle(shard: Shard) -> list[Decision]:

@@ -21,6 +21,7 @@ def __getattr__(name: str) -> Any:
         "learning",
         "policy",
         "sets",
+        "worth",
     ):
         raise AttributeError(name)
     return import_module(f"{__name__}.{name}")

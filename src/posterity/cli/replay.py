@@ -16,7 +16,8 @@ from posterity.replay.experiment import (
     DEFAULT_BUDGET,
     DEFAULT_CONFUSION,
     DEFAULT_RULE,
-    DEFAULT_SELECTOR,
+    DEPENDENT,
+    PLAIN,
     VOTES,
 )
 from posterity.replay.importers import IMPORTERS, import_recordings
@@ -30,21 +31,20 @@ from posterity.specs import split_list
     "--beliefs",
     default=BELIEFS[0],
     show_default=True,
-    help="plain: the paper's product of likelihoods.",
+    help="dependent: models err on the same items, and alike; plain: the paper's product of"
+    " likelihoods.",
 )
 @click.option(
     "--confusion",
-    default=DEFAULT_CONFUSION,
-    show_default=True,
     metavar="LIST",
-    help="How confusions are estimated: diagonal, full.",
+    help=f"With plain beliefs, how confusions are estimated: diagonal, full."
+    f" [default: {DEFAULT_CONFUSION}]",
 )
 @click.option(
     "--selector",
-    default=DEFAULT_SELECTOR,
-    show_default=True,
     metavar="LIST",
-    help="Which items a model looks at: entropy, random[:SEED], everything.",
+    help="Which items a model looks at: value (what its vote could change), entropy,"
+    " random[:SEED], everything. [default: value; with plain beliefs entropy]",
 )
 @click.option(
     "--budgets",
@@ -55,12 +55,11 @@ from posterity.specs import split_list
 )
 @click.option(
     "--rules",
-    default=DEFAULT_RULE,
-    show_default=True,
     metavar="LIST",
     help="replace, majority-vote, max-belief, max-belief-min-entropy,"
     " cost-ratio:C[,neutral=C0], oracle; any but oracle with +confirm: a flip waits for the item's"
-    " next vote, and is made without one by a step that does not select the item, or at the end.",
+    " next vote, and is made without one by a step that does not select the item, or at the end."
+    f" [default: {DEFAULT_RULE[DEPENDENT]}; with plain beliefs {DEFAULT_RULE[PLAIN]}]",
 )
 @click.option(
     "--split",
@@ -108,10 +107,10 @@ def replay_command(
     paths: tuple[str, ...],
     models: str | None,
     beliefs: str,
-    confusion: str,
-    selector: str,
+    confusion: str | None,
+    selector: str | None,
     budgets: str,
-    rules: str,
+    rules: str | None,
     split: str | None,
     source: str | None,
     votes: str,
@@ -162,12 +161,12 @@ def replay_command(
             seeds=seeds,
             order=order,
             beliefs=beliefs,
-            confusion=split_list(confusion),
+            confusion=None if confusion is None else split_list(confusion),
             prior=prior,
             votes=votes,
-            selector=split_list(selector),
+            selector=None if selector is None else split_list(selector),
             budgets=split_list(budgets),
-            rules=split_list(rules),
+            rules=None if rules is None else split_list(rules),
             progress=progress,
         )
     if as_json:

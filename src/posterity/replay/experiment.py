@@ -24,20 +24,21 @@ from posterity.replay.split import (
     read_split,
     take_apart,
 )
-from posterity.replay.walk import fit, walk
+from posterity.replay.walk import Fitted, fit, walk, walk_dependent
 from posterity.rules import Rule
 from posterity.rules import parse as parse_rule
-from posterity.selectors import Selector
+from posterity.selectors import Selector, Value
 from posterity.selectors import parse as parse_selector
 from posterity.specs import MOST_SEED, read_seed
 
-BELIEFS = ("plain",)
+DEPENDENT, PLAIN = "dependent", "plain"
+BELIEFS = (DEPENDENT, PLAIN)
 VOTES = ("hard", "soft")
 
 DEFAULT_CONFUSION = "full"
-DEFAULT_SELECTOR = "entropy"
+DEFAULT_SELECTOR = {DEPENDENT: "value", PLAIN: "entropy"}
 DEFAULT_BUDGET = "10%"
-DEFAULT_RULE = "cost-ratio:10"
+DEFAULT_RULE = {DEPENDENT: "cost-ratio:10+confirm", PLAIN: "cost-ratio:10"}
 
 Progress = Callable[[int, int], None]
 """Called with the steps done and the steps in all."""
@@ -55,12 +56,12 @@ def run(
     seeds: int = 1,
     order: str = "given",
     beliefs: str = BELIEFS[0],
-    confusion: str | Sequence[str] = DEFAULT_CONFUSION,
+    confusion: str | Sequence[str] | None = None,
     prior: str | Floats = "uniform",
     votes: str = VOTES[0],
-    selector: str | Selector | Sequence[str | Selector] = DEFAULT_SELECTOR,
+    selector: str | Selector | Sequence[str | Selector] | None = None,
     budgets: Budget | float | str | Sequence[Budget | float | str] = DEFAULT_BUDGET,
-    rules: str | Rule | Sequence[str | Rule] = DEFAULT_RULE,
+    rules: str | Rule | Sequence[str | Rule] | None = None,
     progress: Progress | None = None,
 ) -> Results:
     """Replay a model sequence over a recording; every combination of the lists is one run.
@@ -74,10 +75,27 @@ def run(
     _among("kind of beliefs", beliefs, BELIEFS)
     _among("kind of votes", votes, VOTES)
     check_order(order)
-    estimators = _read_each("confusion", confusion, estimate)
+    dependent = beliefs == DEPENDENT
+    if dependent and confusion is not None:
+        raise InvalidParameter(
+            "Dependent beliefs learn how models err by themselves; 'confusion' is for plain ones.",
+            hint="Leave it out, or choose the beliefs 'plain'.",
+        )
+    if dependent and votes != VOTES[0]:
+        raise InvalidParameter(
+            "Dependent beliefs are about hard votes.", hint="For soft ones choose 'plain' beliefs."
+        )
+    estimators = _read_each("confusion", confusion or DEFAULT_CONFUSION, estimate)
+    if selector is None:
+        selector = DEFAULT_SELECTOR[beliefs]
     chosen = _read_each("selector", selector, parse_selector)
+    if not dependent and any(isinstance(by, Value) for by in chosen.values()):
+        raise InvalidParameter(
+            "The selector 'value' needs dependent beliefs: they tell what a vote could change.",
+            hint="Choose the beliefs 'dependent', or another selector.",
+        )
     spending = _read_each("budgets", budgets, Budget.of)
-    deciding = _read_each("rules", rules, parse_rule)
+    deciding = _read_each("rules", DEFAULT_RULE[beliefs] if rules is None else rules, parse_rule)
     first = read_seed(seed, "seed")
     if type(seeds) is not int or not 1 <= seeds <= MOST_SEED - first + 1:
         raise InvalidParameter.of("seeds", "at least 1", seeds)
@@ -92,7 +110,10 @@ def run(
     share = read_split(split, replayed) if taken_from is None else None
 
     results = Results()
-    grid = list(product(estimators, chosen.items(), spending.values()))
+    # Under dependent beliefs what is chosen depends on the rule: a walk of its own for each.
+    together = [[rule] for rule in deciding] if dependent else [list(deciding)]
+    kinds: list[str | None] = [None] if dependent else list(estimators)
+    grid = list(product(kinds, chosen.items(), spending.values(), together))
     count = _Count(seeds * len(grid) * len(replayed.models), progress)
     for draw in range(first, first + seeds):
         if taken_from is None:
@@ -102,19 +123,34 @@ def run(
         parts = parts.in_order(order)
         _check_shares(spending.values(), len(parts.target))
         weights = read_prior(prior, parts.labelled)
-        fitted = {estimator: fit(parts.labelled, estimator) for estimator in estimators}
-        for estimator, (choice, by), budget in grid:
-            scores, clock = Scores(parts.target.truth, len(deciding)), time.perf_counter()
-            for step in walk(
-                parts.target,
-                fitted[estimator],
-                prior=weights,
-                selector=by,
-                budget=budget,
-                rules=list(deciding.values()),
-                soft=votes == "soft",
-                seed=draw,
-            ):
+        confusions = {kind: fit(parts.labelled, kind) for kind in kinds if kind is not None}
+        fitted = Fitted(parts.labelled, weights)
+        for kind, (choice, by), budget, named in grid:
+            scores, clock = Scores(parts.target.truth, len(named)), time.perf_counter()
+            if kind is None:
+                for number in range(len(parts.target.models)):
+                    fitted.after(number)  # outside of the time of the walk
+                clock = time.perf_counter()
+                steps = walk_dependent(
+                    parts.target,
+                    fitted,
+                    selector=by,
+                    budget=budget,
+                    rule=deciding[named[0]],
+                    seed=draw,
+                )
+            else:
+                steps = walk(
+                    parts.target,
+                    confusions[kind],
+                    prior=weights,
+                    selector=by,
+                    budget=budget,
+                    rules=[deciding[rule] for rule in named],
+                    soft=votes == "soft",
+                    seed=draw,
+                )
+            for step in steps:
                 scores.add(step)
                 count.up()
             seconds = time.perf_counter() - clock
@@ -126,14 +162,14 @@ def run(
                 "split": share,
                 "seed": draw,
                 "beliefs": beliefs,
-                "confusion": estimator,
+                "confusion": kind,
                 "prior": prior if isinstance(prior, str) else "given",
                 "votes": votes,
                 "selector": choice,
                 "budget": budget.share(len(parts.target)),
             }
-            for rule, steps in zip(deciding, scores.by_rule, strict=True):
-                results.add(setting | {"rule": rule}, steps, seconds)
+            for rule, scored in zip(named, scores.by_rule, strict=True):
+                results.add(setting | {"rule": rule}, scored, seconds)
     return results
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ _SETTING = [
 _COUNTS = ["n", "steps", "step", "evaluations", "negative_flips", "positive_flips", "neutral_flips"]
 _RATES = [
     *("accuracy", "delta_accuracy", "mean_accuracy", "nfr", "pf_nf", "btc", "bec"),
-    *("expected_accuracy", "expected_negative_flips", "expected_positive_flips", "seconds"),
+    *("expected_accuracy", "expected_negative_flips", "expected_positive_flips"),
+    *("forecast", "seconds"),
 ]
 SCHEMA = pa.schema(
     [("kind", pa.string()), *_SETTING, ("model", pa.string())]
@@ -118,6 +119,7 @@ def _run_row(steps: Sequence[ScoredStep]) -> Row:
         "expected_accuracy": 100 * steps[-1].expected_accuracy,
         "expected_negative_flips": sum(step.expected_flips.negative for step in later),
         "expected_positive_flips": sum(step.expected_flips.positive for step in later),
+        "forecast": _sum(step.forecast for step in later),
     }
 
 
@@ -135,6 +137,7 @@ def _step_row(number: int, step: ScoredStep, first_accuracy: float) -> Row:
         "expected_accuracy": 100 * step.expected_accuracy,
         "expected_negative_flips": step.expected_flips.negative,
         "expected_positive_flips": step.expected_flips.positive,
+        "forecast": step.forecast if number else None,
     }
 
 
@@ -144,6 +147,12 @@ def _flips(flips: metrics.Flips) -> Row:
         "positive_flips": flips.positive,
         "neutral_flips": flips.neutral,
     }
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """None as soon as one is not known."""
+    listed = list(values)
+    return None if None in listed or not listed else sum(value for value in listed if value)
 
 
 def _percent(rate: float | None) -> float | None:

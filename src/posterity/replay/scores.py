@@ -20,6 +20,8 @@ class ScoredStep:
     score: metrics.StepScore
     expected_accuracy: float
     expected_flips: metrics.ExpectedFlips
+    forecast: float | None
+    """Net corrections as the rehearsal on the labelled set has them, before the step was spent."""
 
 
 class Scores:
@@ -32,6 +34,7 @@ class Scores:
 
     def add(self, step: Step) -> None:
         """Score a step under every rule."""
+        rehearsed = step.rehearsed
         for at, (labels, decision) in enumerate(
             zip(step.shard.labels, step.decisions, strict=True)
         ):
@@ -45,6 +48,7 @@ class Scores:
                 expected_flips=metrics.expected_flips(
                     decision.belief_before[flipped], decision.belief_after[flipped]
                 ),
+                forecast=None if rehearsed is None else rehearsed.net(len(self._truth)),
             )
             self.by_rule[at].append(scored)
             self._before[at] = labels.label.copy()

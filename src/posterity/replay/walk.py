@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from posterity import shards
 from posterity._arrays import Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData
+from posterity.rehearsal import Fits, Rehearsal, Rehearsed
 from posterity.replay.recording import Recording
-from posterity.rules import Rule
+from posterity.rules import Rule, cost_of
 from posterity.selectors import Selector
 from posterity.votes import MISSING
 
@@ -28,6 +32,8 @@ class Step:
     """One per rule."""
     shard: shards.Shard
     """All items after the step: beliefs, and labels under each rule."""
+    rehearsed: Rehearsed | None = None
+    """What the same step did on the labelled set, known before it was spent."""
 
 
 def walk(
@@ -63,6 +69,75 @@ def walk(
             outstanding = shards.settle(shard)
             decisions = [one + more for one, more in zip(decisions, outstanding, strict=True)]
         yield Step(number, model, rows, decisions, shard)
+
+
+class Fitted:
+    """What dependent beliefs learn from a labelled set as models arrive; each fit is made once."""
+
+    def __init__(self, labelled: Recording, prior: Floats) -> None:
+        self.labelled, self.prior = labelled, prior
+        self._votes = np.ascontiguousarray(labelled.votes.T.astype(np.int32))
+        self._fits: dict[int, Fits] = {}
+
+    def after(self, number: int) -> Fits:
+        """With the models up to one."""
+        if number not in self._fits:
+            votes = np.ascontiguousarray(self._votes[:, : number + 1])
+            self._fits[number] = Fits.of(votes, self.labelled.truth, self.prior)
+        return self._fits[number]
+
+
+def walk_dependent(
+    target: Recording,
+    fitted: Fitted,
+    *,
+    selector: Selector,
+    budget: Budget,
+    rule: Rule,
+    seed: int = 0,
+) -> Iterator[Step]:
+    """The same with dependent beliefs: the labelled items are carried along under the same rule.
+
+    How models err together is learnt anew when one arrives, from those that have.
+    """
+    prior, labelled = fitted.prior, fitted.labelled
+    shard = shards.Shard(prior, len(target), [rule], dependent=True)
+    rehearsal = Rehearsal(labelled.truth, prior, rule)
+    labels, beliefs, ratio = shard.labels[0], shard.dependent, cost_of(rule)
+    for number, model in enumerate(target.models):
+        fits, last = fitted.after(number), number + 1 == len(target.models)
+        known = fits.whole.calibrated(rehearsal.calibrator)
+        share = FULL if number == 0 else budget
+        rows = shards.choose(
+            shard,
+            selector=selector,
+            budget=share,
+            eligible=target.votes[number] != MISSING,
+            step=number,
+            seed=seed,
+            value=partial(beliefs.value, labels.label, fit=known, model=number, ratio=ratio),
+        )
+        rehearsed = rehearsal.step(
+            fits,
+            labelled.votes[number],
+            model=number,
+            selector=selector,
+            rule=rule,
+            budget=share if share.count is None else Budget.of(share.share(len(target))),
+            number=number,
+            last=last,
+        )
+        decisions = shards.update(
+            shard,
+            rows,
+            target.votes[number, rows],
+            fits.whole.calibrated(rehearsal.calibrator),
+            truth=target.truth[rows],
+        )
+        if last:
+            outstanding = shards.settle(shard)
+            decisions = [one + more for one, more in zip(decisions, outstanding, strict=True)]
+        yield Step(number, model, rows, decisions, shard, rehearsed)
 
 
 def fit(labelled: Recording, estimator: str) -> list[Confusion]:
