@@ -61,6 +61,9 @@ def _headers(context: Context) -> Iterator[str]:
     for run in sorted({run for run in runs if runs.count(run) > 1}):
         yield f"The run '{run}' made more than one step."
     for header in context.headers:
+        path = header.fit.get("parameters")
+        if path is not None and context.files.size(path) is None:
+            yield f"What step {header.step} decided with, '{path}', is missing."
         if header.kind == UPDATE and header.model not in context.models:
             yield f"Step {header.step} is by the model '{header.model}', which is not registered."
 

@@ -230,15 +230,21 @@ class DependentBeliefs:
         self._hard: Codes = np.full((items, 0), MISSING, dtype=np.int32)
         self._who: list[int] = []
         self._fit: Dependence | None = None
+        self._known: tuple[Codes, Believed] | None = None
+        """What was computed for some labels at once; forgotten with the next vote."""
         possible = self.prior[self.prior > 0]
         self._entropy: Floats = np.full(items, -float((possible * np.log(possible)).sum()))
 
     @classmethod
-    def from_votes(cls, fit: Dependence, hard: Codes, who: Sequence[int]) -> DependentBeliefs:
-        """From all votes at once."""
+    def from_votes(
+        cls, fit: Dependence, hard: Codes, who: Sequence[int], stored: Codes | None = None
+    ) -> DependentBeliefs:
+        """From all votes at once; ``stored``: the labels that win ties, and are asked for first."""
         made = cls(fit.prior, len(hard))
         made._hard, made._who, made._fit = hard, list(who), fit
-        made._entropy = fit.believe(hard, who).entropy
+        labels = np.full(len(hard), MISSING, dtype=np.int32) if stored is None else stored
+        believed = fit.believe(hard, who, labels, labels[:, None])
+        made._entropy, made._known = believed.entropy, (labels, believed)
         return made
 
     @property
@@ -271,7 +277,7 @@ class DependentBeliefs:
         check_same_length(votes=len(cast), rows=len(where))
         self._hard = self.with_votes(cast, where, len(self._who) if model is None else model)
         self._who = list(range(self._hard.shape[1]))
-        self._fit = fit
+        self._fit, self._known = fit, None
         self._entropy[where] = fit.believe(self._hard[where], self._who).entropy
 
     def with_votes(self, votes: Codes, rows: Rows, model: int) -> Codes:
@@ -292,10 +298,22 @@ class DependentBeliefs:
         """k̂; exact ties go to the stored label, else to the class voted for most recently."""
         where = self._at(rows)
         labels = None if stored is None else check_codes(stored, self.classes, "stored")
+        if self._known is not None and rows is None and labels is not None:
+            asked, believed = self._known
+            best = believed.best.copy()
+            # Labels matter in a tie only, and then not if they are the best, or those asked for.
+            others = np.flatnonzero((labels != asked) & (labels != best))
+            if len(others):
+                best[others] = self.fitted.believe(
+                    self._hard[others], self._who, labels[others]
+                ).best
+            return best
         return self.fitted.believe(self._hard[where], self._who, labels).best
 
     def of_best(self, rows: ArrayLike | None = None) -> Floats:
         """p(k̂)."""
+        if self._known is not None and rows is None:
+            return self._known[1].belief_best
         return self.fitted.believe(self._hard[self._at(rows)], self._who).belief_best
 
     def of(self, labels: ArrayLike, rows: ArrayLike | None = None) -> Floats:
@@ -303,6 +321,8 @@ class DependentBeliefs:
         where = self._at(rows)
         codes = check_codes(labels, self.classes, "labels")
         check_same_length(labels=len(codes), rows=len(where))
+        if self._known is not None and rows is None and codes is self._known[0]:
+            return self._known[1].asked[:, 0]
         return self.of_each(codes[:, None], where)[:, 0]
 
     def of_each(self, labels: Codes, rows: Rows) -> Floats:

@@ -65,7 +65,8 @@ class Value:
                 "The selector 'value' needs dependent beliefs: they tell what a vote could change.",
                 hint="Choose the beliefs 'dependent', or the selector 'entropy'.",
             )
-        return candidates.value()
+        # Single precision, as they are kept between the passes of a selection.
+        return candidates.value().astype(np.float32).astype(np.float64)
 
     def __str__(self) -> str:
         return "value"

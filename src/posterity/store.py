@@ -29,6 +29,7 @@ from posterity.engine import (
     votefiles,
 )
 from posterity.engine.context import Context
+from posterity.engine.fits import DEPENDENT, PLAIN
 from posterity.engine.items import add_items, remove_items
 from posterity.engine.planning import Plan, Request
 from posterity.engine.registering import Registration, register, registered
@@ -61,6 +62,7 @@ class Store:
         path: str | os.PathLike[str],
         *,
         classes: Classes | Iterable[Any],
+        beliefs: str = DEPENDENT,
         confusion: str = "full",
         prior: ArrayLike | str | Path | None = None,
         shard_rows: int = SHARD_ROWS,
@@ -68,11 +70,16 @@ class Store:
     ) -> Store:
         """Make an empty store at a folder or an object-store URI.
 
+        ``beliefs``: ``"dependent"``, which know that models err together, or ``"plain"``, the
+        paper's product of likelihoods; a step whose models have too few labelled items in common
+        has plain ones, with confusions estimated as ``confusion`` says.
         ``prior``: ``"uniform"``, ``"labelled"`` (the class frequencies of the labelled set),
         weights, one a class, or a file of them.
         """
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
+        if beliefs not in (DEPENDENT, PLAIN):
+            raise UnknownName.among("kind of beliefs", str(beliefs), (DEPENDENT, PLAIN))
         weights = priors.weights_of(prior, known.names)
         if shard_rows < 1:
             raise InvalidParameter.of("shard_rows", "at least 1", shard_rows)
@@ -86,6 +93,7 @@ class Store:
         layout.classes.head().commit([layout.classes.write(rows, label="classes")])
         described = Description(
             shard_rows=shard_rows,
+            beliefs=beliefs,
             confusion=confusion,
             prior=_kind_of_prior(prior, weights),
             classes=len(known),

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from posterity import priors
 from posterity._arrays import among, distinct
 from posterity.classes import Classes
-from posterity.engine.fits import SPARSE, Fit, Registered
+from posterity.engine.fits import PLAIN, SPARSE, Fit, Registered
 from posterity.engine.itemfiles import groups
 from posterity.engine.steps import Header, read_headers
 from posterity.engine.tombstones import Tombstones
@@ -116,9 +116,9 @@ class Context:
         return {model.name: model for model in listed}
 
     def fit(self, arriving: str | None = None) -> Fit:
-        """What beliefs are formed with now, when this model arrives."""
+        """What plain beliefs are formed with now, when this model arrives."""
         return self._fit(
-            self.description.beliefs,
+            PLAIN,
             self.description.confusion,
             len(self.classes),
             self._prior_now(arriving),
@@ -133,13 +133,19 @@ class Context:
         prior = told["prior"] if "prior" in told else self._prior_now(None)
         if prior is not None:
             prior = prior[:classes]  # those of classes appended since came later
-        return self._fit(
-            told.get("beliefs", self.description.beliefs),
+        base = self._fit(
+            PLAIN,
             told.get("confusion", self.description.confusion),
             classes,
             None if prior is None else tuple(prior),
             told.get("kernel"),
         )
+        if told.get("beliefs", PLAIN) == PLAIN:
+            return base
+        path = told["parameters"]
+        if path not in self._fits:
+            self._fits[path] = base.recorded(told, self.files.read)
+        return self._fits[path]
 
     def _fit(
         self,

@@ -10,7 +10,8 @@ import numpy as np
 from posterity._arrays import Codes, Floats, Rows
 from posterity.beliefs import Beliefs
 from posterity.dense import DenseBeliefs
-from posterity.engine.fits import Fit
+from posterity.dependence import DependentBeliefs
+from posterity.engine.fits import DEPENDENT, Fit
 from posterity.products import Votes
 from posterity.rules import Evidence, MajorityVote, MaxBeliefMinEntropy, Rule, decide
 from posterity.votes import MISSING, Cast, majority
@@ -109,7 +110,7 @@ def _evidence(
     steps: Sequence[Part],
     votes: Sequence[Cast],
     block: Rows,
-    beliefs: Beliefs | DenseBeliefs,
+    beliefs: Beliefs | DenseBeliefs | DependentBeliefs,
     stored: Codes,
     believed: Floats,
 ) -> Evidence:
@@ -149,9 +150,12 @@ def _believed(
     votes: Sequence[Cast],
     block: Rows,
     stored: Codes | None = None,
-) -> Beliefs | DenseBeliefs:
+) -> Beliefs | DenseBeliefs | DependentBeliefs:
     if fit.kernel is None:
         return _dense(fit, steps, votes, block)
+    if fit.beliefs == DEPENDENT:
+        hard, who = _known(fit, steps, votes, block)
+        return DependentBeliefs.from_votes(fit.dependence, hard, who, stored)
     product = fit.product([step.model for step in steps])
     joined = _joined([cast[block] for cast in votes], len(block))
     return Beliefs.from_votes(product, joined, stored)
@@ -161,10 +165,26 @@ def _before(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows)
     """The entropies without the last model's votes."""
     if fit.kernel is None:
         return _dense(fit, steps[:-1], votes[:-1], block).entropy()
+    if fit.beliefs == DEPENDENT:
+        hard, who = _known(fit, steps[:-1], votes[:-1], block)
+        return fit.dependence.believe(hard, who).entropy
     # With the same product: a vote that says nothing must not change one bit.
     product = fit.product([step.model for step in steps])
     joined = _joined([cast[block] for cast in votes], len(block))
     return product.fold(joined.without_last()).entropy
+
+
+def _known(
+    fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows
+) -> tuple[Codes, list[int]]:
+    """The hard votes of the models a fit knows, side by side, and who they are."""
+    who = fit.who([step.model for step in steps])
+    # One that arrived after the fit was made: its votes count again since a revert was reverted.
+    columns = [at for at, place in enumerate(who) if place >= 0]
+    hard = np.full((len(block), len(columns)), MISSING, dtype=np.int32)
+    for at, column in enumerate(columns):
+        hard[:, at] = votes[column].hard[block]
+    return hard, [who[column] for column in columns]
 
 
 def _joined(votes: Sequence[Cast], items: int) -> Votes:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
+import pyarrow as pa
 
 from posterity import priors
 from posterity._arrays import Counts, Floats
 from posterity.beliefs import Beliefs
 from posterity.confusion import FLOOR, Cells, Confusion
+from posterity.dependence import Dependence
+from posterity.errors import StoreError
 from posterity.products import Product
+
+DEPENDENT, PLAIN = "dependent", "plain"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +99,59 @@ class Fit:
         self._prior = prior
         self._confusions: dict[str, Confusion] = {}
         self._products: dict[tuple[str, ...], Product] = {}
+        self._load: Callable[[str], pa.Buffer] | None = None
+        self.order: list[str] = []
+        """Of the models dependent beliefs know."""
+        self.path = ""
+        """Where their parameters are kept."""
+
+    def dependent(self, dependence: Dependence, order: Sequence[str]) -> Fit:
+        """The same with beliefs that know how these models err together."""
+        made = self._dependent(order)
+        made.dependence = dependence  # instead of reading what is only to be written
+        made.path = f"fits/{hashlib.sha256(made.packed).hexdigest()[:24]}.npz"
+        return made
+
+    def recorded(self, told: dict[str, Any], load: Callable[[str], pa.Buffer]) -> Fit:
+        """The same with what a step recorded of dependent beliefs; read when first needed."""
+        made = self._dependent(told["order"])
+        made.path, made._load = told["parameters"], load
+        return made
+
+    def _dependent(self, order: Sequence[str]) -> Fit:
+        made = Fit(
+            self.models,
+            beliefs=DEPENDENT,
+            confusion=self.estimator,
+            classes=self.classes,
+            prior=self._prior,
+            kernel=self.kernel,
+        )
+        made.order = list(order)
+        return made
+
+    @cached_property
+    def dependence(self) -> Dependence:
+        """How the models err together."""
+        if self._load is None:
+            raise StoreError("Nothing is known of how the models err together.")
+        try:
+            content = io.BytesIO(self._load(self.path).to_pybytes())
+            with np.load(content, allow_pickle=False) as arrays:
+                return Dependence.from_arrays(arrays)
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            raise StoreError(f"The fit '{self.path}' cannot be read: {error}.") from None
+
+    @property
+    def packed(self) -> bytes:
+        """The parameters as a file."""
+        content = io.BytesIO()
+        np.savez_compressed(content, **self.dependence.to_arrays())
+        return content.getvalue()
+
+    def who(self, models: Sequence[str]) -> list[int]:
+        """The places of models among those known; −1 for one that arrived later."""
+        return [self.order.index(name) if name in self.order else -1 for name in models]
 
     @cached_property
     def prior(self) -> Floats:
@@ -130,4 +191,5 @@ class Fit:
             "kernel": self.kernel,
             "prior": None if self._prior is None else list(self._prior),
             "models": {name: self.models[name].settings["digest"] for name in models},
+            **({"order": self.order, "parameters": self.path} if self.order else {}),
         }

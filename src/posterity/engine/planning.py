@@ -12,19 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from posterity._arrays import Rows
+from posterity._arrays import Codes, Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.choosing import chosen, find_cut
 from posterity.engine.context import Context
-from posterity.engine.registering import labelled_rows
+from posterity.engine.fits import PLAIN
+from posterity.engine.rehearsing import Prepared, labelled_of
 from posterity.engine.rowsets import STRETCH, RowSet
 from posterity.engine.steps import live_updates
 from posterity.engine.surveys import Survey
 from posterity.errors import InvalidParameter, StoreError
-from posterity.rehearsal import LEAST, Part, Rehearsed, rehearse
-from posterity.rules import Oracle, Rule
+from posterity.rehearsal import Part, Rehearsed, rehearse
+from posterity.rules import Oracle, Rule, cost_of
 from posterity.rules import parse as parse_rule
-from posterity.selectors import Selector
+from posterity.selectors import Entropy, Selector, Value
 from posterity.selectors import parse as parse_selector
 from posterity.specs import read_seed
 from posterity.votes import MISSING
@@ -35,7 +36,7 @@ NO_REHEARSAL = (
 )
 
 DEFAULT_BUDGET = "10%"
-DEFAULT_SELECTOR = "entropy"
+DEFAULT_SELECTOR = "value"
 DEFAULT_RULE = "cost-ratio:10"
 
 
@@ -107,6 +108,8 @@ class Plan:
     """Of all evaluations; None: unknown."""
     rehearsed: dict[str, Any] | None = None
     """What the same selection and rule did on the labelled set; None where it is too small."""
+    beliefs: str = PLAIN
+    """What the items are chosen by, and will be decided by."""
     note: str = ""
 
     @property
@@ -130,6 +133,7 @@ class Plan:
             "cost": self.cost,
             "affected": self.affected,
             "rehearsed": self.rehearsed,
+            "beliefs": self.beliefs,
             "note": self.note,
         }
 
@@ -160,16 +164,25 @@ def make_plan(
     ``only``: these rows, to try them again.
     """
     model = context.model(request.model)
+    prepared, selector = Prepared(context, request.model), parse_selector(request.selector)
+    known, ratio = prepared.fit(), cost_of(parse_rule(request.rule))
+
+    def value(hard: Codes, models: Sequence[str], labels: Codes) -> Floats:
+        return known.dependence.value(
+            hard, known.who(models), labels, model=prepared.model, ratio=ratio
+        )
+
     survey = Survey(
         context,
         request.model,
-        parse_selector(request.selector),
+        selector if prepared.dependent else _without_value(selector),
         seed=request.seed,
         where=request.where,
         # What the model failed on is tried again when asked for, not again and again.
         without=failed_rows(context, request.model) if only is None else (),
         since=since,
         only=only,
+        value=value if prepared.dependent and isinstance(selector, Value) else None,
     )
     budget = FULL if only is not None else request.resolved(context)
     cut = find_cut(survey.blocks, budget.evaluations)
@@ -195,7 +208,8 @@ def make_plan(
             if counts[at]
         },
         cost=None if unit is None else unit * len(rows),
-        rehearsed=_rehearse(context, request, len(rows) / max(1, cut.available)),
+        rehearsed=_forecast(context, request, prepared, len(rows) / max(1, cut.available)),
+        beliefs=known.beliefs,
     )
 
 
@@ -205,45 +219,52 @@ def failed_rows(context: Context, model: str) -> list[int]:
     return sorted({row for step in live if step.model == model for row in step.failed})
 
 
+def _forecast(
+    context: Context, request: Request, prepared: Prepared, share: float
+) -> dict[str, Any] | None:
+    """What the step did on the labelled set, with the beliefs it will decide with."""
+    if not prepared.dependent:
+        return _rehearse(context, request, share)
+    rule = parse_rule(request.rule)
+    return prepared.rehearse(parse_selector(request.selector), rule, share).to_dict()
+
+
 def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any] | None:
     """The steps so far and the one planned, on what all their models have labelled votes on."""
     live = live_updates(context.headers)
     names = list(dict.fromkeys([*(header.model or "" for header in live), request.model]))
-    if not all(context.models[name].settings["keyed"] for name in names):
-        return None  # also where a confusion was stated: nobody knows on which items
-    by_model = {}
-    for name in names:
-        own = labelled_rows(context, context.models[name])
-        columns = (own.column(column).to_pylist() for column in ("key", "truth", "vote"))
-        rows = zip(*columns, strict=True)
-        by_model[name] = {key: (truth, vote) for key, truth, vote in rows if vote != MISSING}
-    common = sorted(set.intersection(*(set(rows) for rows in by_model.values())))
-    # Models that disagree about the truth of an item cannot be compared on it.
-    keys = [key for key in common if len({rows[key][0] for rows in by_model.values()}) == 1]
-    if len(keys) < LEAST:
+    labelled = labelled_of(context, names)
+    if labelled is None:
         return None
-    truth = np.array([by_model[names[0]][key][0] for key in keys], dtype=np.int32)
-    votes = np.array([[by_model[name][key][1] for key in keys] for name in names], dtype=np.int32)
     parts = [
         Part(
             names.index(header.model or ""),
             header.report["evaluations"] / max(1, header.items),
-            parse_selector(header.selector or ""),
+            _without_value(parse_selector(header.selector or "")),
             parse_rule(header.rule or ""),
         )
         for header in live
     ]
-    planned = parse_selector(request.selector), parse_rule(request.rule)
+    planned = _without_value(parse_selector(request.selector)), parse_rule(request.rule)
     parts.append(Part(names.index(request.model), share, *planned))
-    estimator = context.description.confusion
-    prior = context.fit(request.model).prior
-    return rehearse(truth, votes, parts, prior=prior, estimator=estimator).to_dict()
+    return rehearse(
+        labelled.truth,
+        labelled.votes.T,
+        parts,
+        prior=context.fit(request.model).prior,
+        estimator=context.description.confusion,
+    ).to_dict()
+
+
+def _without_value(selector: Selector) -> Selector:
+    """What stands in for the selector ``value`` where beliefs are plain."""
+    return Entropy() if isinstance(selector, Value) else selector
 
 
 def save_plan(context: Context, plan: Plan) -> None:
     """Keep a plan under its id: first its rows, then the small file that makes it count."""
     context.files.write(f"runs/{plan.id}/rows.parquet", _packed(plan.chosen))
-    plain = ("id", "head", "items", "eligible", "affected", "cost", "rehearsed")
+    plain = ("id", "head", "items", "eligible", "affected", "cost", "rehearsed", "beliefs")
     told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
     context.files.write(f"runs/{plan.id}/plan.json", json.dumps(told).encode())
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from posterity._arrays import Codes, Rows
 from posterity.engine import deciding, publishing, updating
 from posterity.engine.context import Context
+from posterity.engine.fits import DEPENDENT
 from posterity.engine.history import ShardHistory
 from posterity.engine.items import find_rows, id_array
 from posterity.engine.runs import Progress
@@ -189,6 +190,8 @@ def each_belief(context: Context, ids: Any = None, *, top: int = 3) -> Iterator[
     rows = None if ids is None else find_rows(context, id_array(ids))
     live = live_updates(context.headers)
     steps, fit = updating.parts_of(context, live), context.fit()
+    if steps and steps[-1].fit.beliefs == DEPENDENT:
+        fit = steps[-1].fit  # learnt when the last model arrived
     names = pa.array(context.classes.names)
     for shard, start, items in context.shards:
         if rows is None:

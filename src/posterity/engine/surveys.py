@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from tempfile import TemporaryFile
 
 import numpy as np
+from numpy.typing import NDArray
 
-from posterity._arrays import Mask
+from posterity._arrays import Codes, Floats, Mask
 from posterity.beliefs import ENTROPY_BITS, kept
 from posterity.choosing import Block
 from posterity.engine.context import Context
 from posterity.engine.derived import state_of
+from posterity.engine.history import ShardHistory
 from posterity.engine.rowsets import RowSet
+from posterity.engine.steps import Header, live_updates
 from posterity.selectors import Candidates, Selector
+from posterity.votes import MISSING
+
+ValueOf = Callable[[Codes, Sequence[str], Codes], Floats]
+"""What a vote could change: from votes (n, T), whose they are, and stored labels."""
 
 BLOCK = 2**20
 """Items scored together: scores, keys and digits take several times what a shard does."""
@@ -33,11 +41,14 @@ class Survey:
         without: Sequence[int] = (),
         since: int = 0,
         only: Sequence[int] | None = None,
+        value: ValueOf | None = None,
     ) -> None:
         self._context, self._model, self._selector = context, model, selector
         self._seed, self._where, self._since = seed, where, since
         self._without = np.asarray(without, dtype=np.int64)
         self._only = None if only is None else np.asarray(only, dtype=np.int64)
+        self._value = value
+        self._values: dict[int, NDArray[np.float32]] = {}
         # As it is kept of items whose votes were reverted, with which these compete.
         prior = np.array([context.fit(model).prior_entropy])
         self._prior_entropy = float(kept(prior, ENTROPY_BITS)[0])
@@ -54,7 +65,13 @@ class Survey:
                 part = slice(low, low + BLOCK)
                 rows = np.arange(start + low, start + min(low + BLOCK, items))
                 candidates = Candidates(
-                    entropy=now.entropy[part], rows=rows, step=context.head + 1, seed=self._seed
+                    entropy=now.entropy[part],
+                    rows=rows,
+                    step=context.head + 1,
+                    seed=self._seed,
+                    value=None
+                    if self._value is None
+                    else partial(self._values_of, shard, start, items, now.label, part),
                 )
                 yield Block.of(
                     self._selector.score(candidates),
@@ -63,6 +80,33 @@ class Survey:
                     first=~now.voted[part],
                     codes=now.label[part],
                 )
+
+    def _values_of(self, shard: int, start: int, items: int, label: Codes, part: slice) -> Floats:
+        """What votes could change, computed once a shard: a selection looks at scores thrice."""
+        value = self._value
+        if shard not in self._values and value is not None:
+            self._values[shard] = self._scratch(items)
+            history = ShardHistory.read(self._context.ledger, shard, start, items)
+            for low in range(0, items, BLOCK):
+                rows = np.arange(low, min(low + BLOCK, items))
+                votes = history.votes_of(rows, self._live)
+                hard = np.full((len(rows), len(votes)), MISSING, dtype=np.int32)
+                for at, cast in enumerate(votes):
+                    hard[:, at] = cast.hard
+                models = [header.model or "" for header in self._live]
+                worth = value(hard, models, label[rows])
+                self._values[shard][rows] = worth
+        return self._values[shard][part].astype(np.float64)
+
+    def _scratch(self, items: int) -> NDArray[np.float32]:
+        """Room on disk that is given back when nobody holds it: memory does not grow with items."""
+        with TemporaryFile() as file:
+            file.truncate(max(items, 1) * 4)
+            return np.memmap(file, dtype=np.float32, mode="r+", shape=(items,))
+
+    @cached_property
+    def _live(self) -> list[Header]:
+        return live_updates(self._context.headers)
 
     def _allowed(self, start: int, items: int) -> Mask:
         """What may be looked at, whatever its votes."""

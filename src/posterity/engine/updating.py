@@ -15,6 +15,7 @@ from posterity._version import __version__
 from posterity.beliefs import BELIEF_BITS, ENTROPY_BITS, kept
 from posterity.engine.context import HEAD, Context
 from posterity.engine.deciding import Decided, Part, decide_last
+from posterity.engine.fits import Fit
 from posterity.engine.history import ShardHistory
 from posterity.engine.planning import (
     Plan,
@@ -25,10 +26,13 @@ from posterity.engine.planning import (
     save_plan,
 )
 from posterity.engine.publishing import publish_labels
+from posterity.engine.rehearsing import Prepared, keep_fit
 from posterity.engine.runs import Run, all_runs, tidy
 from posterity.engine.steps import UPDATE, Header, live_updates, masked
 from posterity.errors import CommitConflict, StoreError
+from posterity.rules import Rule
 from posterity.rules import parse as parse_rule
+from posterity.selectors import parse as parse_selector
 from posterity.tables import softvotes
 from posterity.tables.delta import DataFile
 from posterity.tables.layout import HEADER_SHARD, LEDGER
@@ -188,8 +192,9 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     kept, errors = run.kept(), run.errors()
     failing = set(errors)
     step, live = context.head + 1, live_updates(context.headers)
-    fit = context.fit(plan.request.model)
-    own = Part(plan.request.model, parse_rule(plan.request.rule), fit)
+    rule, fit, told = _fit_of(context, plan)
+    note = "\n".join(part for part in (note, told) if part)
+    own = Part(plan.request.model, rule, fit)
     steps = [*parts_of(context, live), own]
     files: list[DataFile] = []
     totals = np.zeros(5)
@@ -252,8 +257,18 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         software=__version__,
         **asdict(plan.request),
     )
+    keep_fit(context, fit)
     commit_step(context, header, files)
     return report
+
+
+def _fit_of(context: Context, plan: Plan) -> tuple[Rule, Fit, str]:
+    """What the step is decided with, and what is worth telling of it."""
+    rule, prepared = parse_rule(plan.request.rule), Prepared(context, plan.request.model)
+    if prepared.dependent:
+        share = plan.evaluations / max(1, plan.eligible)
+        prepared.rehearse(parse_selector(plan.request.selector), rule, share)
+    return rule, prepared.fit(), prepared.why_plain
 
 
 def _first_failure(context: Context, failed: Sequence[int], errors: dict[int, str]) -> str:
