@@ -12,6 +12,16 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     """Numba takes half a second to import: not before a kernel is needed."""
-    if name not in ("casts", "folding", "hashing", "joints", "policy", "sets"):
+    if name not in (
+        "casts",
+        "cells",
+        "finish",
+        "folding",
+        "hashing",
+        "joints",
+        "policy",
+        "sets",
+        "singles",
+    ):
         raise AttributeError(name)
     return import_module(f"{__name__}.{name}")
