@@ -68,24 +68,48 @@ class Folded:
     """The most believed class; of exactly tied ones any."""
     tied: Mask
     """Whether others may be exactly as likely."""
+    log_best: Floats
     log_total: Floats
     """What turns log-joints into logarithms of beliefs."""
-    belief_best: Floats
-    """p(k̂)."""
-    belief_stored: Floats
-    """p(l) of the stored label; 0 where there is none, or none was given."""
+    log_stored: Floats
+    """The log-joint of the stored label; −inf where there is none, or none was given."""
 
     @classmethod
-    def room(cls, items: int) -> Folded:
-        """To be filled."""
+    def room(cls, items: int, *, labelled: bool = True) -> Folded:
+        """To be filled; log-joints of labels are written only where there are labels."""
         return cls(
             np.empty(items),
             np.empty(items, dtype=np.int32),
             np.empty(items, dtype=np.bool_),
             np.empty(items),
             np.empty(items),
-            np.zeros(items),
+            np.empty(items) if labelled else np.full(items, -np.inf),
         )
+
+    # By the same function as every other belief: the ratio of two may be exactly what a rule asks
+    # for, and must not depend on where they come from.
+
+    @property
+    def belief_best(self) -> Floats:
+        """p(k̂)."""
+        return _exponential(self.log_best, self.log_total)
+
+    @property
+    def belief_stored(self) -> Floats:
+        """p(l)."""
+        return _exponential(self.log_stored, self.log_total)
+
+
+def _exponential(logs: Floats, totals: Floats) -> Floats:
+    found = np.empty(len(logs))
+
+    def work(start: int, stop: int) -> None:
+        part = found[start:stop]
+        np.subtract(logs[start:stop], totals[start:stop], out=part)
+        np.exp(part, out=part)
+
+    _kernels.policy.spread(len(found), work)
+    return found
 
 
 class Product:
@@ -108,7 +132,7 @@ class Product:
         """Entropy and most believed class of each item, and what is believed of its label."""
         labels = np.zeros(0, dtype=np.int32) if stored is None else stored
         self._refuse_strange("labels", int(labels.max(initial=MISSING)))
-        out = Folded.room(len(votes))
+        out = Folded.room(len(votes), labelled=stored is not None)
         filled = _kernels.finish.Folded(*vars(out).values())
         for block, cast, sets in self._blocks(votes):
 

@@ -26,7 +26,7 @@ def fold_cells(
     cells, starts, ratios = terms.cells.reshape(-1), terms.starts.reshape(-1), terms.ratios
     number_of, table, sums = sets.of, sets.table, sets.sums
     entropy, bests, tied = out.entropy, out.best, out.tied
-    log_total, belief_best, belief_stored = out.log_total, out.belief_best, out.belief_stored
+    log_best, log_total, log_stored = out.log_best, out.log_total, out.log_stored
     models, classes, asked = hard.shape[1], len(terms.prior), stored.size > 0
     enough = SETTLED * classes
     left = np.empty(stop - start, np.int64)
@@ -150,11 +150,11 @@ def fold_cells(
             batch[1, i] = product * own
             batch[2, i] = most
             if mine >= 0:
-                batch[3, i] = 1.0 if logs[mine] == most else weights[mine] * own
+                batch[3, i] = logs[mine]
             elif label >= 0:
-                batch[3, i] = np.exp(table[number, np.uint64(label), 0] - most)
+                batch[3, i] = table[number, np.uint64(label), 0]
             else:
-                batch[3, i] = 0.0
+                batch[3, i] = -np.inf
             bests[item] = touched[best]
             tied[item] = ties > 1
             if not (safe & (heaviest <= enough)):
@@ -163,9 +163,9 @@ def fold_cells(
                 batch[0, i] = 0.0
         finish(batch, np.int64(size))
         for i in range(size):
-            belief_best[begin + i] = batch[0, i]
+            log_total[begin + i] = batch[0, i]
             entropy[begin + i] = batch[1, i]
-            log_total[begin + i] = batch[2, i]
+            log_best[begin + i] = batch[2, i]
             if asked:
-                belief_stored[begin + i] = batch[3, i]
+                log_stored[begin + i] = batch[3, i]
     return left[:leaving]

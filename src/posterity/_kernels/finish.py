@@ -1,4 +1,4 @@
-"""Finish: from sums relative to the best class to entropies and beliefs, a batch at a time.
+"""Finish: from sums relative to the best class to entropies and totals, a batch at a time.
 
 Every operation is rounded as IEEE says and none is reordered: an item gets the same bits in
 whichever batch it is, and at whichever place.
@@ -19,9 +19,9 @@ class Folded(NamedTuple):
     entropy: Any
     best: Any
     tied: Any
+    log_best: Any
     log_total: Any
-    belief_best: Any
-    belief_stored: Any
+    log_stored: Any
     """Of the label each item has; not written where no labels are given."""
 
 
@@ -45,10 +45,10 @@ _LOG_2_REST = float.fromhex("0x1.a39ef35793c76p-33")
 
 @compiled
 def finish(batch: Any, size: Any) -> None:
-    """Rows of a batch: what all other classes weigh, Σ w·log w of them, log-joint, label's weight.
+    """Rows of a batch: what all other classes weigh, Σ w·log w of them, the best one's log-joint.
 
-    All but the log-joint are relative to the best class, whose log-joint it is. They become its
-    belief, the entropy, the logarithm of the total, and the label's belief.
+    The first two are relative to the best class. They become the logarithm of the total, and the
+    entropy. The fourth is for the label's log-joint.
     """
     bits = batch.view(np.int64)
     for i in range(size):
@@ -74,7 +74,5 @@ def finish(batch: Any, size: Any) -> None:
         # The best class's own term is log(1 + rest), with what 1 + rest rounds away: else an
         # entropy below 1e-16 would round to zero and nearly settled items would lose their order.
         log += (rest - (total - 1.0)) * share
-        batch[0, i] = share
+        batch[0, i] = batch[2, i] + log
         batch[1, i] = log - batch[1, i] * share
-        batch[2, i] += log
-        batch[3, i] *= share

@@ -34,7 +34,7 @@ def fold(
     number_of, members, table = sets.of, sets.voters, sets.table
     all_sums = sets.sums
     entropy, bests, tied = out.entropy, out.best, out.tied
-    log_total, belief_best, belief_stored = out.log_total, out.belief_best, out.belief_stored
+    log_best, log_total, log_stored = out.log_best, out.log_total, out.log_stored
     asked, listed = stored.size > 0, rows.size > 0
     models, classes, possible = hard.shape[1], len(prior), terms.possible
     single = terms.single and not soft.size
@@ -157,7 +157,6 @@ def fold(
                     bare_weights[at] = weight
         # The best of them.
         safe = True
-        own = 1.0
         most = -np.inf
         for at in range(count):
             # Else a weight may be zero, or infinite, where their product is neither.
@@ -174,26 +173,22 @@ def fold(
                 ties += 1
                 if ties == 1 or touched[at] < touched[best]:
                     best = at
-        # The label: where its own weight is not known, by its logarithm.
         label: Any = np.int64(stored[item]) if asked else np.int64(-1)
-        log_stored = -np.inf
-        weight_stored = 0.0
-        known = False
+        log = -np.inf
         if label >= 0:
             k = np.uint64(label)
             at = 0
             while at < count and touched[at] != k:
                 at += 1
             if at < count:
-                log_stored = logs[at]
-                weight_stored = weights[at]
-                known = True
+                log = logs[at]
             elif tabulated:
-                log_stored = table[number, k, 0]
+                log = table[number, k, 0]
             else:
-                log_stored = prior[k, 0]
+                log = prior[k, 0]
                 for vote in range(votes):
-                    log_stored += near[k, voters[vote] + one_on, 0]
+                    log += near[k, voters[vote] + one_on, 0]
+        batch[3, filled] = log
         chosen: Any = np.int64(touched[best]) if count else 0
         level = ties > 1
         settled = safe and count > 0 and SETTLED * classes < weights[best] and most < RANGE
@@ -262,7 +257,6 @@ def fold(
                 if logs[k] > most:
                     most = logs[k]
                     chosen = k
-            known = False
             rest = 0.0
             product = 0.0
             ties = 0
@@ -303,10 +297,6 @@ def fold(
         batch[0, filled] = rest
         batch[1, filled] = product
         batch[2, filled] = most
-        if log_stored == most:
-            batch[3, filled] = 1.0
-        else:
-            batch[3, filled] = weight_stored * own if known else np.exp(log_stored - most)
         items[filled] = item
         bests[item] = chosen
         tied[item] = level
@@ -314,9 +304,9 @@ def fold(
         if filled == BATCH or place_of == np.uint64(stop - 1):
             finish(batch, filled)
             for i in range(filled):
-                belief_best[items[i]] = batch[0, i]
+                log_total[items[i]] = batch[0, i]
                 entropy[items[i]] = batch[1, i]
-                log_total[items[i]] = batch[2, i]
+                log_best[items[i]] = batch[2, i]
                 if asked:
-                    belief_stored[items[i]] = batch[3, i]
+                    log_stored[items[i]] = batch[3, i]
             filled = 0

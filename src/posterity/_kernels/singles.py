@@ -33,9 +33,8 @@ class Bench(NamedTuple):
     """How many they are."""
     voters: Any
     codes: Any
-    """(BATCH, T) by place in a queue."""
     classes: Any
-    """(BATCH, T+1) the classes they name, each once."""
+    """By place in a queue, close together: who voted what, and the classes named, each once."""
     logs: Any
     weights: Any
     """(T+1,) of the classes of an item."""
@@ -51,25 +50,25 @@ def fold_singles(
 ) -> Any:
     """Items ``start`` to ``stop``; returns those that are left over."""
     number_of, slots, members = sets.of, sets.slots, sets.voters
-    entropy, log_total = out.entropy, out.log_total
-    belief_best, belief_stored = out.belief_best, out.belief_stored
+    entropy, log_best = out.entropy, out.log_best
+    log_total, log_stored = out.log_total, out.log_stored
     direct = slots.size > 0
     left = np.empty(stop - start + 1, np.int64)
     left[0] = 0
     models = hard.shape[1]
-    numbers = np.empty(BATCH, np.uint64)
-    queues = np.empty((FEW + 2, BATCH), np.uint64)
+    numbers = np.empty(BATCH, np.uint32)
+    queues = np.empty((FEW + 2, BATCH), np.uint32)
     waiting = np.empty(FEW + 2, np.uint64)
     batch = np.empty((ROWS, BATCH))
     bench = Bench(
         numbers,
         queues,
         waiting,
-        np.empty((models + 3, BATCH), np.uint64),
+        np.empty((models + 3, BATCH), np.uint32),
         np.empty(models + 3, np.uint64),
-        np.empty((BATCH, models), np.uint64),
-        np.empty((BATCH, models), np.uint64),
-        np.empty((BATCH, models + 1), np.uint64),
+        np.empty(BATCH * models, np.uint32),
+        np.empty(BATCH * models, np.uint32),
+        np.empty(BATCH * models, np.uint32),
         np.empty(models + 2),
         np.empty(models + 2),
         batch,
@@ -103,17 +102,17 @@ def fold_singles(
         leaving = left[0] + np.int64(seen < np.int32(-1))  # no code is: nothing is added
         for one in range(waiting[0]):
             leaving += 1
-            left[leaving] = first + queues[0, one]
+            left[leaving] = first + np.uint64(queues[0, one])
             batch[0, queues[0, one]] = 0.0
         left[0] = leaving
         finish(batch, np.int64(size))
         for i in range(size):
-            belief_best[first + i] = batch[0, i]
+            log_total[first + i] = batch[0, i]
             entropy[first + i] = batch[1, i]
-            log_total[first + i] = batch[2, i]
+            log_best[first + i] = batch[2, i]
         if stored.size:
             for i in range(size):
-                belief_stored[first + i] = batch[3, i]
+                log_stored[first + i] = batch[3, i]
     return left[1 : left[0] + 1]
 
 
@@ -127,49 +126,51 @@ def _with_votes(given: int) -> Any:
         # Flat: places are added up, and not multiplied out of shapes that only the array knows.
         near, width = terms.near.reshape(-1), np.uint64(terms.near[0].size)
         members, sums = sets.voters, sets.sums.reshape(-1)
-        bests, tied = out.best, out.tied
-        numbers, queue = bench.numbers, bench.queues[given or FEW + 1]
+        bests, tied, numbers = out.best, out.tied, bench.numbers
+        queue = bench.queues[given or FEW + 1]
         voters, codes, logs, weights = bench.voters, bench.codes, bench.logs, bench.weights
         by_classes, fallen, named = bench.by_classes, bench.fallen, bench.classes
-        batch, left = bench.batch, bench.left
-        leaving = left[0]
+        batch, left, leaving = bench.batch, bench.left, bench.left[0]
+        stride = np.uint64(given or hard.shape[1])
         classes, asked = len(terms.prior), stored.size > 0
         enough = SETTLED * classes
         fallen[:] = 0
-        for one in range(bench.waiting[given or FEW + 1]):
-            number = numbers[queue[one]]
-            item = first + queue[one]
+        for turn in range(bench.waiting[given or FEW + 1]):
+            number = np.uint64(numbers[queue[turn]])
+            item = first + np.uint64(queue[turn])
             votes = np.uint64(given or members[number, 0])
+            base = turn * stride
             different = np.uint64(0)
             for vote in range(votes):
                 model = np.uint64(members[number, vote + np.uint64(1)])
                 code = np.uint64(hard[item, model])
-                voters[one, vote] = np.uint64(4) * model + np.uint64(4)
-                codes[one, vote] = code
+                voters[base + vote] = np.uint64(4) * model + np.uint64(4)
+                codes[base + vote] = code
                 again = False
                 if given:
-                    for earlier in range(vote):
-                        again |= codes[one, earlier] == code
+                    for earlier in range(np.uint64(vote)):
+                        again |= np.uint64(codes[base + earlier]) == code
                 else:
                     for earlier in range(different):
-                        again |= named[one, earlier] == code
-                named[one, different] = code
+                        again |= np.uint64(named[base + earlier]) == code
+                named[base + different] = code
                 different += np.uint64(not again)
-            by_classes[different, fallen[different]] = one
+            by_classes[different, fallen[different]] = turn
             fallen[different] += np.uint64(1)
         for at in range(fallen[1]):
-            one = by_classes[1, at]
-            i = queue[one]
-            number = np.uint64(8) * numbers[i]
+            one = np.uint64(by_classes[1, at])
+            base = one * stride
+            i = np.uint64(queue[one])
+            number = np.uint64(8) * np.uint64(numbers[i])
             votes = np.uint64(given or members[numbers[i], 0])
-            k = codes[one, 0]
+            k = np.uint64(codes[base])
             row = k * width
             log = near[row]
             weight = near[row + np.uint64(1)]
             added = 0.0
             ratio = 1.0
             for vote in range(votes):
-                cell = row + voters[one, vote]
+                cell = row + np.uint64(voters[base + vote])
                 log += near[cell]
                 weight *= near[cell + np.uint64(1)]
                 added += near[cell + np.uint64(2)]
@@ -200,27 +201,28 @@ def _with_votes(given: int) -> Any:
             bests[item] = k
             tied[item] = False
             if asked:
-                batch[3, i] = 1.0
+                batch[3, i] = most
                 if np.int64(stored[item]) != np.int64(k):
-                    batch[3, i] = 0.0
+                    batch[3, i] = -np.inf
                     if stored[item] >= 0:
                         row = np.uint64(stored[item]) * width
                         log = near[row]
                         for vote in range(votes):
-                            log += near[row + voters[one, vote]]
-                        batch[3, i] = np.exp(log - most)
+                            log += near[row + np.uint64(voters[base + vote])]
+                        batch[3, i] = log
             if not safe:
                 leaving += 1
                 left[leaving] = item
                 batch[0, i] = 0.0
         for at in range(fallen[2]):
-            one = by_classes[2, at]
-            i = queue[one]
+            one = np.uint64(by_classes[2, at])
+            base = one * stride
+            i = np.uint64(queue[one])
             item = first + i
-            number = np.uint64(8) * numbers[i]
+            number = np.uint64(8) * np.uint64(numbers[i])
             votes = np.uint64(given or members[numbers[i], 0])
-            k = named[one, 0]
-            other = named[one, 1]
+            k = np.uint64(named[base])
+            other = np.uint64(named[base + np.uint64(1)])
             row = k * width
             other_row = other * width
             log = near[row]
@@ -232,13 +234,13 @@ def _with_votes(given: int) -> Any:
             other_added = 0.0
             other_ratio = 1.0
             for vote in range(votes):
-                cell = row + voters[one, vote]
-                other_cell = other_row + voters[one, vote]
+                cell = row + np.uint64(voters[base + vote])
+                other_cell = other_row + np.uint64(voters[base + vote])
                 log += near[cell]
                 weight *= near[cell + np.uint64(1)]
                 other_log += near[other_cell]
                 other_weight *= near[other_cell + np.uint64(1)]
-                mine = codes[one, vote] == k
+                mine = vote == 0 if given == 2 else np.uint64(codes[base + vote]) == k
                 cell = cell if mine else other_cell
                 cell_log = near[cell + np.uint64(2)]
                 cell_ratio = near[cell + np.uint64(3)]
@@ -281,33 +283,32 @@ def _with_votes(given: int) -> Any:
             batch[0, i] = (rest + weight) * own
             batch[1, i] = (product + weight * (min(log, other_log) - most)) * own
             batch[2, i] = most
-            k = named[one, best]
+            k = np.uint64(named[base + best])
             bests[item] = k
             tied[item] = False
             if asked:
                 label = np.int64(stored[item])
-                other = named[one, np.uint64(1) - best]
-                relative = weight * own
-                relative = 1.0 if label == np.int64(k) else relative
+                other = np.uint64(named[base + np.uint64(1) - best])
+                log_label = most if label == np.int64(k) else min(log, other_log)
                 if (label != np.int64(k)) & (label != np.int64(other)):
-                    relative = 0.0
+                    log_label = -np.inf
                     if label >= 0:
                         row = np.uint64(label) * width
                         log_label = near[row]
                         for vote in range(votes):
-                            log_label += near[row + voters[one, vote]]
-                        relative = np.exp(log_label - most)
-                batch[3, i] = relative
+                            log_label += near[row + np.uint64(voters[base + vote])]
+                batch[3, i] = log_label
             if (not safe) | (log == other_log):
                 leaving += 1
                 left[leaving] = item
                 batch[0, i] = 0.0
         for count in range(np.uint64(3), np.uint64(len(fallen))):
             for at in range(fallen[count]):
-                one = by_classes[count, at]
-                i = queue[one]
+                one = np.uint64(by_classes[count, at])
+                base = one * stride
+                i = np.uint64(queue[one])
                 item = first + i
-                number = np.uint64(8) * numbers[i]
+                number = np.uint64(8) * np.uint64(numbers[i])
                 votes = np.uint64(given or members[numbers[i], 0])
                 label = np.int64(stored[item]) if asked else np.int64(-1)
                 top_log = sums[number + np.uint64(0)]
@@ -322,20 +323,20 @@ def _with_votes(given: int) -> Any:
                 place = np.int64(0)
                 mine = np.int64(-1)
                 for at_class in range(count):
-                    k = named[one, at_class]
+                    k = np.uint64(named[base + at_class])
                     row = k * width
                     log = near[row]
                     weight = near[row + np.uint64(1)]
                     added = 0.0
                     ratio = 1.0
                     for vote in range(votes):
-                        cell = row + voters[one, vote]
+                        cell = row + np.uint64(voters[base + vote])
                         log += near[cell]
                         weight *= near[cell + np.uint64(1)]
                         cell_log = near[cell + np.uint64(2)]
                         cell_ratio = near[cell + np.uint64(3)]
-                        added += cell_log if codes[one, vote] == k else 0.0
-                        ratio *= cell_ratio if codes[one, vote] == k else 1.0
+                        added += cell_log if np.uint64(codes[base + vote]) == k else 0.0
+                        ratio *= cell_ratio if np.uint64(codes[base + vote]) == k else 1.0
                     safe &= (log > -RANGE) & (np.abs(added) < RANGE)
                     top_weight = 0.0 if k == top else top_weight
                     bare = 0.0 if k == top else weight
@@ -367,19 +368,18 @@ def _with_votes(given: int) -> Any:
                 batch[0, i] = rest * own
                 batch[1, i] = product * own
                 batch[2, i] = most
-                bests[item] = named[one, place]
+                bests[item] = np.uint64(named[base + np.uint64(place)])
                 tied[item] = ties > 1
                 if asked:
-                    relative = 0.0
+                    log_label = -np.inf
                     if mine >= 0:
-                        relative = 1.0 if logs[mine] == most else weights[mine] * own
+                        log_label = logs[mine]
                     elif label >= 0:
                         row = np.uint64(label) * width
-                        log = near[row]
+                        log_label = near[row]
                         for vote in range(votes):
-                            log += near[row + voters[one, vote]]
-                        relative = np.exp(log - most)
-                    batch[3, i] = relative
+                            log_label += near[row + np.uint64(voters[base + vote])]
+                    batch[3, i] = log_label
                 if not safe or ties > 1:
                     leaving += 1
                     left[leaving] = item
