@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from posterity import Beliefs, Confusion, SoftVotes, modelsets, priors, products
-from posterity._arrays import Codes, Floats
+from posterity import Beliefs, Confusion, SoftVotes, _kernels, modelsets, priors, products
+from posterity._arrays import Codes, Floats, Rows
 from posterity._kernels import policy
 from posterity.confusion import Cells
 from posterity.dense import DenseBeliefs
 from posterity.errors import InvalidData
-from posterity.products import Product, Votes
+from posterity.products import Folded, Product, Votes
 from tests import naive
 from tests.problems import Problem, problems
 
@@ -239,7 +239,9 @@ def test_a_vote_that_says_nothing_does_not_change_one_bit() -> None:
 
 
 def test_few_models_and_many_are_kept_in_their_own_way() -> None:
-    few, _ = many_sets(20, 3, 1)
+    rng = np.random.default_rng(0)
+    pairs = [(rng.integers(0, 20, 90), rng.integers(0, 20, 90)) for _ in range(3)]
+    few = [Confusion.from_pairs(truth, votes, classes=20) for truth, votes in pairs]
     many, _ = many_sets(300, 30, 1)
     assert isinstance(
         modelsets.model_sets(Product(priors.uniform(20), few).terms), modelsets.Tabulated
@@ -289,3 +291,37 @@ def test_a_soft_vote_against_its_cell_loses_no_digits() -> None:
     weights = {1: 1 - light, 0: light}
     expected = naive.belief(naive.log_joint([0.5, 0.5], [weights], [table]))
     assert folded.probabilities()[0] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("models", "classes"), [(1, 9), (4, 3), (12, 5), (16, 50), (40, 300)])
+@pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
+@pytest.mark.parametrize("estimator", ["diagonal", "full"])
+def test_batches_and_items_one_by_one_give_the_same_bits(
+    models: int, classes: int, share: float, estimator: str
+) -> None:
+    """What the kernels for easy cases say, and what the one for all cases does."""
+    rng = np.random.default_rng(models)
+    truth, known = rng.integers(0, classes, 1500), np.repeat(np.arange(classes), 8)
+
+    def cast(true: Rows) -> Codes:
+        wrong = rng.random(len(true)) < 0.4
+        return np.where(wrong, rng.integers(0, classes, len(true)), true).astype(np.int32)
+
+    confusions = [
+        Confusion.from_pairs(known, cast(known), classes=classes, estimator=estimator)
+        for _ in range(models)
+    ]
+    hard = np.stack([cast(truth) for _ in range(models)], axis=1)
+    hard[rng.random(hard.shape) >= share] = -1
+    stored = np.where(rng.random(1500) < 0.7, hard[:, 0], rng.integers(0, classes, 1500))
+    labels = stored.astype(np.int32)
+    product = Product(priors.uniform(classes), confusions)
+    votes = Votes.only(np.ascontiguousarray(hard))
+    folded, single = product.fold(votes, labels), Folded.room(len(votes))
+    _kernels.folding.fold(
+        *(product.terms, product._cast(votes), product.sets(votes), labels),
+        *(np.zeros(0, np.int64), 0, len(votes)),
+        _kernels.finish.Folded(*vars(single).values()),
+    )
+    for name, values in vars(folded).items():
+        np.testing.assert_array_equal(values, vars(single)[name], err_msg=name)

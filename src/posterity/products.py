@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -75,26 +75,41 @@ class Folded:
     """The log-joint of the stored label; −inf where there is none, or none was given."""
 
     @classmethod
-    def room(cls, items: int) -> Folded:
-        """To be filled."""
+    def room(cls, items: int, *, labelled: bool = True) -> Folded:
+        """To be filled; log-joints of labels are written only where there are labels."""
         return cls(
             np.empty(items),
             np.empty(items, dtype=np.int32),
             np.empty(items, dtype=np.bool_),
             np.empty(items),
             np.empty(items),
-            np.full(items, -np.inf),
+            np.empty(items) if labelled else np.full(items, -np.inf),
         )
+
+    # By the same function as every other belief: the ratio of two may be exactly what a rule asks
+    # for, and must not depend on where they come from.
 
     @property
     def belief_best(self) -> Floats:
         """p(k̂)."""
-        return np.exp(self.log_best - self.log_total)
+        return _exponential(self.log_best, self.log_total)
 
     @property
     def belief_stored(self) -> Floats:
         """p(l)."""
-        return np.exp(self.log_stored - self.log_total)
+        return _exponential(self.log_stored, self.log_total)
+
+
+def _exponential(logs: Floats, totals: Floats) -> Floats:
+    found = np.empty(len(logs))
+
+    def work(start: int, stop: int) -> None:
+        part = found[start:stop]
+        np.subtract(logs[start:stop], totals[start:stop], out=part)
+        np.exp(part, out=part)
+
+    _kernels.policy.spread(len(found), work)
+    return found
 
 
 class Product:
@@ -116,28 +131,43 @@ class Product:
     def fold(self, votes: Votes, stored: Codes | None = None) -> Folded:
         """Entropy and most believed class of each item, and what is believed of its label."""
         labels = np.zeros(0, dtype=np.int32) if stored is None else stored
-        self._refuse_strange(votes, labels)
-        out = Folded.room(len(votes))
-        filled = _kernels.folding.Folded(*vars(out).values())
+        self._refuse_strange("labels", int(labels.max(initial=MISSING)))
+        out = Folded.room(len(votes), labelled=stored is not None)
+        filled = _kernels.finish.Folded(*vars(out).values())
         for block, cast, sets in self._blocks(votes):
 
             def work(
                 start: int, stop: int, cast: Cast = cast, sets: Sets = sets, at: int = block
             ) -> None:
-                shifted = _kernels.folding.Folded(*(array[at:] for array in filled))
-                _kernels.folding.fold(self.terms, cast, sets, labels[at:], start, stop, shifted)
+                self._fold(cast, sets, labels[at:], start, stop, [array[at:] for array in filled])
 
             _kernels.policy.spread(len(cast.hard), work)
         return out
 
-    def _refuse_strange(self, votes: Votes, labels: Codes) -> None:
+    def _fold(
+        self, cast: Cast, sets: Sets, labels: Codes, start: int, stop: int, out: Sequence[Any]
+    ) -> None:
+        """Some items of a block, on one thread."""
+        written = _kernels.finish.Folded(*out)
+        rows: Rows = np.zeros(0, dtype=np.int64)
+        easy: Any = None
+        if not cast.soft.size and self.terms.single and sets.of.size and sets.voters.size:
+            easy = _kernels.singles.fold_singles
+        elif not cast.soft.size and not self.terms.single and sets.table.size:
+            easy = _kernels.cells.fold_cells
+        if easy is not None:
+            rows = easy(self.terms, cast.hard, sets, labels, start, stop, written)
+            if not len(rows):
+                return
+            start, stop = 0, len(rows)
+        _kernels.folding.fold(self.terms, cast, sets, labels, rows, start, stop, written)
+
+    def _refuse_strange(self, name: str, highest: int) -> None:
         """Kernels do not look where they read: a code that is no class must not reach them."""
-        for name, codes in (("votes", votes.hard), ("labels", labels)):
-            highest = int(codes.max(initial=MISSING))
-            if highest >= self.classes:
-                raise InvalidData(
-                    f"'{name}' must be between {MISSING} and {self.classes - 1}; got {highest}."
-                )
+        if highest >= self.classes:
+            raise InvalidData(
+                f"'{name}' must be between {MISSING} and {self.classes - 1}; got {highest}."
+            )
 
     def prefer(self, votes: Votes, stored: Codes, folded: Folded) -> Codes:
         """The most believed class; exactly tied: the stored label, else the most recent vote."""
@@ -146,7 +176,8 @@ class Product:
         if len(rows):
             few = votes[rows]
             preferred = np.concatenate([stored[rows, None], few.hard[:, ::-1]], axis=1)
-            level = self.joints(few, preferred) == folded.log_best[rows, None]
+            joint = self.joints(few, np.concatenate([best[rows, None], preferred], axis=1))
+            level = joint[:, 1:] == joint[:, :1]
             first = level.argmax(axis=1)
             found = level.any(axis=1)
             best[rows[found]] = preferred[found, first[found]]
@@ -175,7 +206,8 @@ class Product:
             size = max(1, SOFT_CELLS // each)
         for start in range(0, max(1, len(votes)), max(1, size)):
             block = votes[start : start + size]
-            yield start, self._cast(block), self.sets(block)
+            sets = self.sets(block)
+            yield start, self._cast(block), sets
 
     def _cast(self, votes: Votes) -> Cast:
         terms = self.terms
@@ -209,13 +241,26 @@ class Product:
     def sets(self, votes: Votes) -> Sets:
         """The set of models of each item, with what is known of those that occur."""
         with self._lock:
-            return self._sets.of(votes.hard)
+            sets, highest = self._sets.of(votes.hard)
+        self._refuse_strange("votes", highest)
+        return sets
 
 
 def _relative(confusion: Confusion) -> Floats:
     logs: Floats = np.log(confusion.common)
     relative: Floats = logs - logs.max()
     return relative
+
+
+def _ended(truths: Codes, kinds: Codes, confusions: Sequence[Confusion]) -> Codes:
+    """The cells of each vote, class and kind side by side, and after each vote's a mark: −1."""
+    sizes = np.concatenate(
+        [np.zeros(0, np.int64), *(np.append(np.diff(one.starts), 0) for one in confusions)]
+    )
+    ended: Codes = np.full((len(truths) + len(sizes), 2), -1, dtype=np.int32)
+    at = np.arange(len(truths)) + np.repeat(np.arange(len(sizes)), sizes)
+    ended[at, 0], ended[at, 1] = truths, kinds
+    return ended
 
 
 def _packed(prior: Floats, base: Floats, confusions: Sequence[Confusion]) -> Terms:
@@ -241,11 +286,12 @@ def _packed(prior: Floats, base: Floats, confusions: Sequence[Confusion]) -> Ter
         and (one.starts[:-1] == each).all()
         for one in confusions
     )
-    near = np.zeros((models, classes, 4))
-    near[..., 0], near[..., 1] = base, np.exp(base)
-    if single:
-        near[..., 2:] = different[kind].reshape(models, classes, 2)
     weight = np.exp(prior)
+    near = np.zeros((classes, models + 1, 4))
+    near[:, 0, 0], near[:, 0, 1] = prior, weight
+    near[:, 1:, 0], near[:, 1:, 1] = base.T, np.exp(base).T
+    if single:
+        near[:, 1:, 2:] = different[kind].reshape(models, classes, 2).swapaxes(0, 1)
     possible = weight > 0
     return _kernels.sets.Terms(
         np.stack([prior, weight], axis=-1),
@@ -255,6 +301,7 @@ def _packed(prior: Floats, base: Floats, confusions: Sequence[Confusion]) -> Ter
         starts,
         truths,
         kind,
+        _ended(*((truths[:0], kind[:0], ()) if single else (truths, kind, confusions))),
         different,
         # Of the prior the mean itself, which may be far above the mean logarithm.
         np.array([np.log(weight[possible].mean()), *base[:, possible].mean(axis=1)]),

@@ -31,9 +31,12 @@ class Sets(NamedTuple):
 
     of: Any
     """(n,) its number; of size 0 if sets are as many as items and are not kept."""
+    slots: Any
+    """Where ``of`` holds keys: the number of each, times 32, plus how many models; else empty."""
     voters: Any
     """(D, T+1) how many models, and which; of size 0 where sets are counts of kinds."""
-    masses: Any
+    sums: Any
+    """(D, 8) what all classes add up to."""
     table: Any
     """(D, K, 2) logarithm and weight of each class where sets are few; else of size 0."""
 

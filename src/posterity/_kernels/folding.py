@@ -10,54 +10,42 @@ item by item, and take five times as long.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from posterity._kernels.finish import BATCH, KEPT, RANGE, ROWS, SETTLED, finish
 from posterity._kernels.policy import compiled
 from posterity._kernels.sets import accumulate, summarise
 
-KEPT = 2.0**-6
-"""The least share of a sum that may be left after subtracting: six of 53 bits are lost at most."""
-SETTLED = 2.0**50
-"""So much heavier than all untouched classes together, and their exact sum is below rounding."""
-SMALL = 2.0**-10
-"""Below it six terms of the series of log(1 + x) are exact to the last bit but one."""
-RANGE = 600.0
-"""Weights stay within e^±RANGE, well inside what a float holds."""
-
-
-class Folded(NamedTuple):
-    """What is written for each item."""
-
-    entropy: Any
-    best: Any
-    tied: Any
-    log_best: Any
-    log_total: Any
-    log_stored: Any
-    """Of the label each item has; not written where no labels are given."""
-
 
 @compiled
-def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, out: Any) -> None:
-    """Items ``start`` to ``stop``; ``stored`` holds their labels, or nothing."""
+def fold(
+    terms: Any, cast: Any, sets: Any, stored: Any, rows: Any, start: int, stop: int, out: Any
+) -> None:
+    """Items ``start`` to ``stop``, or of ``rows`` those from there to there, if it holds any.
+
+    ``stored`` holds the labels of all items, or nothing.
+    """
     prior, near, starts, middle = terms.prior, terms.near, terms.starts, terms.middle
+    base = terms.logs
     hard, soft, soft_cells = cast.hard, cast.soft, cast.soft_cells
     truths, kinds, ratios = cast.truths, cast.kinds, cast.ratios
     number_of, members, table = sets.of, sets.voters, sets.table
-    tops, all_sums = sets.masses.top, sets.masses.sums
+    all_sums = sets.sums
     entropy, bests, tied = out.entropy, out.best, out.tied
     log_best, log_total, log_stored = out.log_best, out.log_total, out.log_stored
-    asked = stored.size > 0
+    asked, listed = stored.size > 0, rows.size > 0
     models, classes, possible = hard.shape[1], len(prior), terms.possible
     single = terms.single and not soft.size
+    slots, direct = sets.slots, sets.slots.size > 0
     kept, tabulated = number_of.size > 0, table.size > 0
     numbered = kept and members.size > 0
     # Unsigned: an index that may be negative is looked at before every use.
     voters = np.empty(models + 1, np.uint64)
+    one_on = np.uint64(1)
     codes = np.empty(models + 1, np.uint64)
-    place = np.full(classes, -1, np.int64)
+    place = np.full(classes, np.int32(-1))
     touched = np.empty(classes + 1, np.uint64)
     # Of the touched classes: without their cells, what those add, and together.
     bare_logs = np.empty(classes + 1)
@@ -66,14 +54,20 @@ def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, o
     cell_ratios = np.empty(classes + 1)
     logs = np.empty(2 * classes)
     weights = np.empty(2 * classes)
-    sums = np.empty(4)
+    sums = np.empty(8)
     number: Any = np.uint64(0)
-    for item in range(np.uint64(start), np.uint64(stop)):
+    batch = np.empty((ROWS, BATCH))
+    items = np.empty(BATCH, np.uint64)
+    filled = 0
+    for place_of in range(np.uint64(start), np.uint64(stop)):
+        item = np.uint64(rows[place_of]) if listed else place_of
         # Who voted what.
         votes: Any = 0
         agree = True
         if kept:
             number = np.uint64(number_of[item])
+            if direct:
+                number = np.uint64(slots[number]) >> np.uint64(5)
         if numbered:
             votes = np.int64(members[number, 0])
             for at in range(votes):
@@ -89,25 +83,25 @@ def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, o
                     votes += 1
                     agree &= code == codes[0]
         # The classes that touches, by how much, and what they are without.
-        count = 0
+        count = np.uint64(0)
         if single and agree and votes > 0 and not tabulated:
             k = codes[0]
             log = prior[k, 0]
             weight = prior[k, 1]
-            added = near[voters[0], k, 2]
-            ratio = near[voters[0], k, 3]
+            added = near[k, voters[0] + one_on, 2]
+            ratio = near[k, voters[0] + one_on, 3]
             for vote in range(votes):
-                log += near[voters[vote], k, 0]
-                weight *= near[voters[vote], k, 1]
+                log += near[k, voters[vote] + one_on, 0]
+                weight *= near[k, voters[vote] + one_on, 1]
             for vote in range(1, votes):
-                added += near[voters[vote], k, 2]
-                ratio *= near[voters[vote], k, 3]
+                added += near[k, voters[vote] + one_on, 2]
+                ratio *= near[k, voters[vote] + one_on, 3]
             touched[0] = k
             bare_logs[0] = log
             bare_weights[0] = weight
             cell_logs[0] = added
             cell_ratios[0] = ratio
-            count = 1
+            count = np.uint64(1)
         else:
             if single:
                 for vote in range(votes):
@@ -117,12 +111,12 @@ def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, o
                         at += 1
                     if at == count:
                         touched[at] = k
-                        cell_logs[at] = near[voters[vote], k, 2]
-                        cell_ratios[at] = near[voters[vote], k, 3]
-                        count += 1
+                        cell_logs[at] = near[k, voters[vote] + one_on, 2]
+                        cell_ratios[at] = near[k, voters[vote] + one_on, 3]
+                        count += np.uint64(1)
                     else:
-                        cell_logs[at] += near[voters[vote], k, 2]
-                        cell_ratios[at] *= near[voters[vote], k, 3]
+                        cell_logs[at] += near[k, voters[vote] + one_on, 2]
+                        cell_ratios[at] *= near[k, voters[vote] + one_on, 3]
             else:
                 for vote in range(votes):
                     model = voters[vote]
@@ -132,68 +126,69 @@ def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, o
                     else:
                         first = starts[model, codes[vote]]
                         last = starts[model, np.int64(codes[vote]) + 1]
-                    for cell in range(first, last):
+                    for cell in range(np.uint64(first), np.uint64(last)):
                         k = np.uint64(truths[cell])
-                        at = place[k]
-                        if at < 0:
+                        kind = np.uint64(kinds[cell])
+                        there = np.int64(place[k])
+                        if there < 0:
                             place[k] = count
                             touched[count] = k
-                            cell_logs[count] = ratios[kinds[cell], 0]
-                            cell_ratios[count] = ratios[kinds[cell], 1]
-                            count += 1
+                            cell_logs[count] = ratios[kind, 0]
+                            cell_ratios[count] = ratios[kind, 1]
+                            count += np.uint64(1)
                         else:
-                            cell_logs[at] += ratios[kinds[cell], 0]
-                            cell_ratios[at] *= ratios[kinds[cell], 1]
+                            cell_logs[np.uint64(there)] += ratios[kind, 0]
+                            cell_ratios[np.uint64(there)] *= ratios[kind, 1]
                 for at in range(count):
                     place[touched[at]] = -1
-            for at in range(count):
-                k = touched[at]
-                if tabulated:
-                    log = table[number, k, 0]
-                    weight = table[number, k, 1]
-                else:
+            if tabulated:
+                for at in range(count):
+                    bare_logs[at] = table[number, touched[at], 0]
+                    bare_weights[at] = table[number, touched[at], 1]
+            else:
+                for at in range(count):
+                    k = touched[at]
                     log = prior[k, 0]
                     weight = prior[k, 1]
                     for vote in range(votes):
-                        log += near[voters[vote], k, 0]
-                        weight *= near[voters[vote], k, 1]
-                bare_logs[at] = log
-                bare_weights[at] = weight
+                        log += near[k, voters[vote] + one_on, 0]
+                        weight *= near[k, voters[vote] + one_on, 1]
+                    bare_logs[at] = log
+                    bare_weights[at] = weight
         # The best of them.
         safe = True
         most = -np.inf
-        best = 0
-        ties = 0
         for at in range(count):
             # Else a weight may be zero, or infinite, where their product is neither.
-            safe &= bare_logs[at] > -RANGE and -RANGE < cell_logs[at] < RANGE
+            safe &= (bare_logs[at] > -RANGE) & (np.abs(cell_logs[at]) < RANGE)
             log = bare_logs[at] + cell_logs[at]
             logs[at] = log
             weights[at] = bare_weights[at] * cell_ratios[at]
-            if log > most:
-                most = log
-                best = at
-                ties = 1
-            elif log == most:
+            most = max(most, log)
+        # Of exactly level ones the lowest.
+        best: Any = np.uint64(0)
+        ties = 0
+        for at in range(count):
+            if logs[at] == most:
                 ties += 1
-                if touched[at] < touched[best]:
+                if ties == 1 or touched[at] < touched[best]:
                     best = at
-        if asked:
-            log = -np.inf
-            if stored[item] >= 0:
-                k = np.uint64(stored[item])
-                at = 0
-                while at < count and touched[at] != k:
-                    at += 1
-                if at < count:
-                    log = logs[at]
-                elif tabulated:
-                    log = table[number, k, 0]
-                else:
-                    log = prior[k, 0]
-                    for vote in range(votes):
-                        log += near[voters[vote], k, 0]
-            log_stored[item] = log
+        label: Any = np.int64(stored[item]) if asked else np.int64(-1)
+        log = -np.inf
+        if label >= 0:
+            k = np.uint64(label)
+            at = 0
+            while at < count and touched[at] != k:
+                at += 1
+            if at < count:
+                log = logs[at]
+            elif tabulated:
+                log = table[number, k, 0]
+            else:
+                log = prior[k, 0]
+                for vote in range(votes):
+                    log += near[k, voters[vote] + one_on, 0]
+        batch[3, filled] = log
         chosen: Any = np.int64(touched[best]) if count else 0
         level = ties > 1
         settled = safe and count > 0 and SETTLED * classes < weights[best] and most < RANGE
@@ -211,14 +206,15 @@ def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, o
             others = possible * np.exp(log)
             product = others * (log - most)
         elif kept:
-            top = np.uint64(tops[number])
+            top = np.uint64(all_sums[number, 4])
             top_log = all_sums[number, 0]
             others = all_sums[number, 1]
             product = all_sums[number, 2]
             top_weight = all_sums[number, 3]
         else:
             accumulate(terms, voters, votes, logs[classes:], weights[classes:])
-            top = np.uint64(summarise(logs[classes:], weights[classes:], sums))
+            summarise(logs[classes:], weights[classes:], sums)
+            top = np.uint64(sums[4])
             top_log = sums[0]
             others = sums[1]
             product = sums[2]
@@ -252,7 +248,7 @@ def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, o
                 else:
                     log = prior[k, 0]
                     for vote in range(votes):
-                        log += near[voters[vote], k, 0]
+                        log += base[voters[vote], k]
                 logs[k] = log
             for at in range(count):
                 logs[touched[at]] += cell_logs[at]
@@ -298,17 +294,19 @@ def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, o
             own = 1.0 / weights[best]
             rest *= own
             product *= own
-        # The best class's own term comes back as log(1 + rest): else an entropy below 1e-16 would
-        # round to zero and nearly settled items would lose their order.
-        if rest > SMALL:
-            log_rest = np.log(1.0 + rest)
-        else:
-            # The series: faster than the library's log1p, and as exact where the rest is small.
-            log_rest = rest * (
-                1.0 - rest * (1 / 2 - rest * (1 / 3 - rest * (1 / 4 - rest * (1 / 5 - rest / 6))))
-            )
-        entropy[item] = log_rest - product / (1.0 + rest)
+        batch[0, filled] = rest
+        batch[1, filled] = product
+        batch[2, filled] = most
+        items[filled] = item
         bests[item] = chosen
         tied[item] = level
-        log_best[item] = most
-        log_total[item] = most + log_rest
+        filled += 1
+        if filled == BATCH or place_of == np.uint64(stop - 1):
+            finish(batch, filled)
+            for i in range(filled):
+                log_total[items[i]] = batch[0, i]
+                entropy[items[i]] = batch[1, i]
+                log_best[items[i]] = batch[2, i]
+                if asked:
+                    log_stored[items[i]] = batch[3, i]
+            filled = 0

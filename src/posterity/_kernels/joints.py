@@ -21,9 +21,11 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
     number_of, members, table = sets.of, sets.voters, sets.table
     models = hard.shape[1]
     single = terms.single and not soft.size
+    slots, direct = sets.slots, sets.slots.size > 0
     kept, tabulated = number_of.size > 0, table.size > 0
     numbered = kept and members.size > 0
     voters = np.empty(models + 1, np.uint64)
+    one_on = np.uint64(1)
     codes = np.empty(models + 1, np.int64)
     # Where many classes are asked for, the cells are laid out once, and not looked for each time.
     many = asked.shape[1] > FEW
@@ -34,6 +36,8 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
         votes: Any = 0
         if kept:
             number = np.uint64(number_of[item])
+            if direct:
+                number = np.uint64(slots[number]) >> np.uint64(5)
         if numbered:
             votes = np.int64(members[number, 0])
             for at in range(votes):
@@ -74,7 +78,7 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
             else:
                 log = prior[k, 0]
                 for vote in range(votes):
-                    log += near[voters[vote], k, 0]
+                    log += near[k, voters[vote] + one_on, 0]
             if many:
                 logs[item, at] = log + added_to[k] if touched[k] else log
                 continue
@@ -84,7 +88,7 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
             for vote in range(votes):
                 if single:
                     if codes[vote] == k:
-                        one = near[voters[vote], k, 2]
+                        one = near[k, voters[vote] + one_on, 2]
                         added = added + one if found else one
                         found = True
                     continue

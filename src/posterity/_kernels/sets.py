@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posterity._kernels.policy import compiled, reordered
+from posterity._kernels.policy import compiled, compiled_as, reordered
 
 FAR = -500.0
 """Below this logarithm a product of weights may have left the range of a float."""
@@ -26,13 +26,16 @@ class Terms(NamedTuple):
     weights: Any
     """(T, K) the same as a weight."""
     near: Any
-    """(T, K, 4) both once more, and the cell of the class itself: what one look needs together."""
+    """(K, T+1, 4) what one look needs together: the prior's two, then of each model both once more,
+    and the cell of the class itself."""
     starts: Any
     """(T, K+1) where the cells of each vote of each model begin."""
     truths: Any
     """The classes of the cells."""
     kinds: Any
     """Which of ``ratios`` each cell has: few differ, and a small table stays close."""
+    cells: Any
+    """(n, 2) both, side by side; after those of each vote, and of each model, an end: −1."""
     ratios: Any
     """(kinds, 2) logarithm and ratio by which a cell differs from its base."""
     middle: Any
@@ -43,13 +46,10 @@ class Terms(NamedTuple):
     """Every vote touches its own class, and no other."""
 
 
-class Masses(NamedTuple):
-    """One row for each set of models."""
-
-    top: Any
-    """The most believed class if no class were touched, the lowest of those."""
-    sums: Any
-    """(D, 4) its logarithm; Σ w and Σ w·(log w − that) of all others; its own weight."""
+COLUMNS = 8
+"""Of the sums of a set, which fill a line of the cache: the logarithm of the most believed class if
+none were touched; Σ w and Σ w·(log w − that) of all others; its own weight; which class it is, the
+lowest of those; the mean logarithm of all, and so many classes times its weight."""
 
 
 @compiled
@@ -77,6 +77,20 @@ def accumulate(terms: Any, voters: Any, count: int, logs: Any, weights: Any) -> 
         at += 1
 
 
+@compiled
+def add(one: Any, other: Any, into: Any) -> None:
+    """The logarithms with one more model."""
+    for k in range(len(one)):
+        into[k] = one[k] + other[k]
+
+
+@compiled
+def multiply(one: Any, other: Any, into: Any) -> None:
+    """The weights with one more model."""
+    for k in range(len(one)):
+        into[k] = one[k] * other[k]
+
+
 @reordered
 def highest(logs: Any) -> float:
     """The highest of them."""
@@ -98,35 +112,60 @@ def add_up(logs: Any, weights: Any, most: float) -> tuple[float, float]:
 
 
 @compiled
-def summarise(logs: Any, weights: Any, sums: Any) -> int:
-    """Fill one row of the sums; returns the top class. The weight of the top class is lost."""
+def summarise(logs: Any, weights: Any, sums: Any) -> None:
+    """Fill one row of the sums, but for the means. The weights are as before when it is done."""
     most = highest(logs)
     top = 0
     while logs[top] != most:
         top += 1
-    sums[0] = most
-    sums[3] = weights[top]
+    weight = weights[top]
     # Left out, and not subtracted later: nothing is lost where it outweighs all others.
     weights[top] = 0.0
+    sums[0] = most
     sums[1], sums[2] = add_up(logs, weights, most)
+    sums[3] = weight
+    sums[4] = top
     if most < FAR:
         sums[1] = np.nan
-    return top
+    weights[top] = weight
 
 
 @compiled
-def fill(terms: Any, voters: Any, masses: Any, first: int, last: int) -> None:
-    """Sets ``first`` to ``last``; ``voters`` holds how many models, and which."""
-    classes = len(terms.prior)
-    logs = np.empty(classes)
-    weights = np.empty(classes)
-    for one in range(first, last):
-        accumulate(terms, voters[one, 1:], voters[one, 0], logs, weights)
-        masses.top[one] = summarise(logs, weights, masses.sums[one])
+def fill(terms: Any, voters: Any, order: Any, sums: Any) -> None:
+    """The sets in that order; ``voters`` holds how many models, and which.
+
+    What a set has in common with the one before it, from its first model on, is not done again.
+    """
+    classes, models = len(terms.prior), len(terms.logs)
+    logs = np.empty((models + 1, classes))
+    weights = np.empty((models + 1, classes))
+    for k in range(classes):
+        logs[0, k] = terms.prior[k, 0]
+        weights[0, k] = terms.prior[k, 1]
+    means = np.empty(models + 1)
+    means[0] = terms.middle[0]
+    path = np.full(models + 1, -1)
+    for at in range(len(order)):
+        one = order[at]
+        count = voters[one, 0]
+        depth = 0
+        while depth < count and path[depth] == voters[one, depth + 1]:
+            depth += 1
+        while depth < count:
+            model = voters[one, depth + 1]
+            path[depth] = model
+            path[depth + 1] = -1
+            means[depth + 1] = means[depth] + terms.middle[model + 1]
+            add(logs[depth], terms.logs[model], logs[depth + 1])
+            multiply(weights[depth], terms.weights[model], weights[depth + 1])
+            depth += 1
+        summarise(logs[count], weights[count], sums[one])
+        sums[one, 5] = means[count]
+        sums[one, 6] = terms.possible * np.exp(means[count])
 
 
 @compiled
-def tabulate(prior: Any, kinds: Any, counts: Any, table: Any, masses: Any, one: int) -> None:
+def tabulate(prior: Any, kinds: Any, counts: Any, table: Any, sums: Any, one: int) -> None:
     """One set given by how many models of each kind voted; its classes are kept as well.
 
     Models of one kind have the same base; ``kinds`` holds its logarithms.
@@ -142,28 +181,38 @@ def tabulate(prior: Any, kinds: Any, counts: Any, table: Any, masses: Any, one: 
         weights[k] = np.exp(log)
         table[one, k, 0] = log
         table[one, k, 1] = weights[k]
-    masses.top[one] = summarise(logs, weights, masses.sums[one])
+    summarise(logs, weights, sums[one])
 
 
-@compiled
-def pack_keys(votes: Any, start: int, stop: int, keys: Any) -> None:
-    """A bit for each model that voted on an item."""
-    for item in range(start, stop):
-        key = np.int64(0)
-        for model in range(votes.shape[1]):
-            key |= np.int64(votes[item, model] >= 0) << model
-        keys[item] = key
+def _surveying(name: str) -> Any:
+    @compiled_as(name)
+    def survey(votes: Any, values: Any, start: int, stop: int, keys: Any, occurs: Any) -> int:
+        """The key of each item, the sum of the values of those who voted; returns the top code.
+
+        ``occurs`` has a mark for each key, or no room at all.
+        """
+        models, marked = votes.shape[1], occurs.size > 0
+        # Model by model, although one number would do: so an item is a few steps of a vector.
+        highest = np.full(models, np.int32(-1))
+        nothing = np.zeros(1, values.dtype)[0]
+        for item in range(np.uint64(start), np.uint64(stop)):
+            key = nothing
+            for model in range(models):
+                key += values[model] if votes[item, model] >= 0 else nothing
+                highest[model] = max(highest[model], votes[item, model])
+            keys[item] = key
+            if marked:
+                occurs[np.uint64(key)] = True
+        top = -1
+        for model in range(models):
+            top = max(top, highest[model])
+        return top
+
+    return survey
 
 
-@compiled
-def count_kinds(votes: Any, strides: Any, start: int, stop: int, sets: Any) -> None:
-    """The set of each item, as how many models of each kind voted, in mixed radix."""
-    for item in range(start, stop):
-        key = 0
-        for model in range(votes.shape[1]):
-            if votes[item, model] >= 0:
-                key += strides[model]
-        sets[item] = key
+survey, survey_wide = _surveying("survey"), _surveying("survey_wide")
+"""For values of 32 bits, and of 64."""
 
 
 @compiled
