@@ -16,6 +16,7 @@ from posterity._arrays import Rows
 from posterity.budget import FULL, Budget
 from posterity.choosing import chosen, find_cut
 from posterity.engine.context import Context
+from posterity.engine.pending import each_pending
 from posterity.engine.registering import labelled_rows
 from posterity.engine.rowsets import STRETCH, RowSet
 from posterity.engine.steps import live_updates
@@ -108,6 +109,10 @@ class Plan:
     rehearsed: dict[str, Any] | None = None
     """What the same selection and rule did on the labelled set; None where it is too small."""
     note: str = ""
+    pending: int = 0
+    """Flips that were pending when the plan was made."""
+    reconsidered: int = 0
+    """Those of them on chosen items: a new vote decides; the step makes the others."""
 
     @property
     def rows(self) -> Rows:
@@ -130,6 +135,8 @@ class Plan:
             "cost": self.cost,
             "affected": self.affected,
             "rehearsed": self.rehearsed,
+            "pending": self.pending,
+            "reconsidered": self.reconsidered,
             "note": self.note,
         }
 
@@ -143,6 +150,12 @@ class Plan:
             f"eligible items ({self.request.selector}, {self.request.budget or 'default budget'})\n"
             f"rule {self.request.rule}; cost {cost}\n"
             f"labels most affected: {shown or 'none'}\n"
+            + (
+                f"of {self.pending:,} pending flips {self.reconsidered:,} are looked at again, the "
+                "others will be made\n"
+                if self.pending
+                else ""
+            )
             + (
                 str(Rehearsed(**self.rehearsed))
                 if self.rehearsed
@@ -181,6 +194,7 @@ def make_plan(
     for part in rows.stretches():
         told.update(part.tobytes())
     unit = model.settings["cost"]
+    waiting = [rows[start + left.rows] for _, start, left in each_pending(context)]
     names = ["no label yet", *(str(name) for name in context.classes)]
     return Plan(
         id=f"{request.digest}-{told.hexdigest()[:8]}",
@@ -196,6 +210,8 @@ def make_plan(
         },
         cost=None if unit is None else unit * len(rows),
         rehearsed=_rehearse(context, request, len(rows) / max(1, cut.available)),
+        pending=sum(len(again) for again in waiting),
+        reconsidered=sum(int(again.sum()) for again in waiting),
     )
 
 
@@ -243,7 +259,8 @@ def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any
 def save_plan(context: Context, plan: Plan) -> None:
     """Keep a plan under its id: first its rows, then the small file that makes it count."""
     context.files.write(f"runs/{plan.id}/rows.parquet", _packed(plan.chosen))
-    plain = ("id", "head", "items", "eligible", "affected", "cost", "rehearsed")
+    plain = ["id", "head", "items", "eligible", "affected", "cost", "rehearsed"]
+    plain += ["pending", "reconsidered"]
     told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
     context.files.write(f"runs/{plan.id}/plan.json", json.dumps(told).encode())
 
