@@ -86,18 +86,19 @@ def revert(context: Context, target: int) -> Reverted:
         _refuse_two_votes(history, live)
         stored = history.current(live, 0.0)
         decided = decide_all(now, steps, history.votes_of(rows, live), len(rows), settles)
-        before = stored.proposed[rows]
-        gone = context.removed[start + rows]
-        moved = (stored.label[rows] != decided.after) | (before != decided.proposed)
-        at = np.flatnonzero(np.isin(rows, own) | (moved & ~gone))
+        moved = stored.label[rows] != decided.after
+        moved |= stored.proposed[rows] != decided.proposed
+        at = np.flatnonzero(moved & ~context.removed[start + rows] | np.isin(rows, own))
         if not len(at):
             continue
-        files.append(write_rows(context, step, shard, start + rows[at], None, decided[at]))
-        touched += len(at)
-        changed += int((stored.label[rows] != decided.after)[at].sum())
-        left = (decided.proposed != MISSING) & ~gone
-        pending += int(left[at].sum()) - int(((before != MISSING) & ~gone)[at].sum())
-        if left[at].any():
+        rows, decided = rows[at], decided[at]
+        files.append(write_rows(context, step, shard, start + rows, None, decided))
+        touched += len(rows)
+        changed += int((stored.label[rows] != decided.after).sum())
+        present = ~context.removed[start + rows]
+        waits = present & (decided.proposed != MISSING)
+        pending += int(waits.sum()) - int((present & (stored.proposed[rows] != MISSING)).sum())
+        if waits.any():
             waiting.append(shard)
     done = Reverted(step, target, touched, changed, pending=pending)
     report = {"items": touched, "changed": changed, "pending": pending}

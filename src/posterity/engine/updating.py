@@ -171,9 +171,10 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         done.add(shard)
         if (decided.proposed != MISSING).any():
             waiting.append(shard)
-        others = ~context.removed.among(start, items)
-        others[local] = False
-        left = Pending.among(now, np.flatnonzero(others))
+        idle = now.proposed != MISSING
+        idle[local] = False
+        idle &= ~context.removed.among(start, items)
+        left = Pending.among(now, np.flatnonzero(idle))
         if len(left):
             local, cast, decided = _with_settled(local, cast, decided, left)
             tally.count_settled(left.made())
