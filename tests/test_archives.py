@@ -43,7 +43,7 @@ def write_archive() -> None:
     """The store every format from 2 on has to keep reading.
 
     Imported labels with the truth of some, an update, soft votes, an appended class, a stated
-    confusion, a revert, a removal.
+    confusion, a revert, a removal; from 4 on also flips that were settled, and pending ones.
     """
     with tempfile.TemporaryDirectory() as folder:
         world = World()
@@ -57,7 +57,12 @@ def write_archive() -> None:
         store.update(Model("eels", accuracy=0.8, predict=eels), budget="30%", rule="max-belief")
         store.revert(1)
         store.remove(["item-5"])
+        store.update(world.model("mid"), budget="60%", rule="max-belief+confirm")
+        store.settle()
+        late = Model("late", accuracy=0.9, predict=eels)
+        store.update(late, budget="50%", rule="max-belief+confirm")
         assert store.check() == []
+        assert store.status()["pending"] > 0
         told = {"labels": store.labels().to_pylist(), "steps": len(store.log())}
         Path(folder, "expected.json").write_text(json.dumps(told))
         archive_path = ARCHIVES / f"format-{FORMAT}.tar.gz"
@@ -100,6 +105,12 @@ def test_archived_stores_open_and_go_on(path: Path, tmp_path: Path) -> None:
     assert broken(store) == []
     report = store.update(World().model("mid"), budget="100%")
     assert report.step == expected["steps"]
+    assert broken(store) == []
+    cats = Model("cats", accuracy=0.97, predict=lambda batch: ["cat"] * batch.num_rows)
+    pending = store.update(cats, budget="30%", rule="max-belief+confirm").pending
+    assert pending == store.status()["pending"] > 0
+    assert store.settle().settled == pending
+    store.revert(expected["steps"])
     assert broken(store) == []
 
 

@@ -56,7 +56,7 @@ def test_every_command_speaks_json(
     assert [step["model"] for step in told("log", store)["steps"]] == ["old", "new"]
     assert told("revert", store, 1)["changed"] == report["flips"]
     assert len(told("labels", store, "--since", 1)["changes"]) == report["flips"]
-    assert told("settle", store) == {"settled": 0}
+    assert told("settle", store)["settled"] == 0
     assert told("remove", store, "item-1") == {"removed": 1}
     assert told("compact", store)["purged"] == 1
     assert told("vacuum", store, "--dry-run")["deleted"] is False

@@ -8,13 +8,20 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow.compute as pc
 
-from posterity._arrays import Codes, Rows
+from posterity._arrays import Rows
 from posterity.beliefs import BELIEF_BITS, ENTROPY_BITS
 from posterity.engine.context import Context
 from posterity.engine.deciding import Decided, decide_all, decide_last
-from posterity.engine.history import ShardHistory, StepRows
+from posterity.engine.history import Current, ShardHistory, StepRows
+from posterity.engine.pending import Pending, pending_shards
 from posterity.engine.publishing import PUBLISHED, by_row, labels_of, labels_schema
-from posterity.engine.steps import UPDATE, Header, live_updates
+from posterity.engine.steps import (
+    SETTLE,
+    UPDATE,
+    Header,
+    live_settles,
+    live_updates,
+)
 from posterity.engine.updating import parts_of
 from posterity.errors import PosterityError
 from posterity.tables.delta import Table
@@ -115,15 +122,24 @@ def _steps(context: Context) -> Iterator[str]:
 
 
 def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]:
-    """Walk the steps of a shard in order, with the labels as they were before each."""
-    label = np.full(history.items, MISSING, dtype=np.int32)
+    """Walk the steps of a shard in order, with the items as they stood before each."""
+    before = Current.nothing(history.items, 0.0)
+    present = np.flatnonzero(~context.removed.among(history.start, history.items))
     waiting = deque(sorted(history.steps))
     for at, header in enumerate(context.headers):
         while waiting and waiting[0] < header.step:
-            past = history.steps[waiting.popleft()]
-            inside = (past.rows >= 0) & (past.rows < history.items)
-            label[past.rows[inside]] = past.label[inside]
+            number = waiting.popleft()
+            before.follow(number, _inside(history.steps[number], history.items))
         rows = history.steps.get(header.step)
+        settles = header.kind in (UPDATE, SETTLE)
+        if settles:
+            pending = Pending.among(before, present).rows
+            left = pending if rows is None else np.setdiff1d(pending, rows.rows)
+            if len(left):
+                yield (
+                    f"Step {header.step} has neither made nor dropped the pending flip of row "
+                    f"{history.start + int(left[0])} of shard {shard} ({len(left)} such rows)."
+                )
         if rows is None:
             continue
         if header.kind == UPDATE and (rows.vote >= len(context.classes)).any():
@@ -133,8 +149,27 @@ def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]
         elif len(rows.rows) and (rows.rows[0] < 0 or rows.rows[-1] >= history.items):
             yield f"Step {header.step} writes an item that does not exist in shard {shard}."
         else:
-            again = _again(context, history, label, context.headers[: at + 1], rows)
-            yield from _compare(header, shard, history.start, rows, again)
+            idle = rows.rows[rows.vote == MISSING]
+            if header.kind == SETTLE and len(idle) < len(rows.rows):
+                yield f"Step {header.step} is a settle and has votes in shard {shard}."
+            elif settles and (before.proposed[idle] == MISSING).any():
+                yield (
+                    f"Step {header.step} has items without a vote and without a pending flip in "
+                    f"shard {shard}."
+                )
+            else:
+                again = _again(context, history, before, context.headers[: at + 1], rows)
+                yield from _compare(header, shard, history.start, rows, again)
+    for number in waiting:
+        before.follow(number, _inside(history.steps[number], history.items))
+    if len(Pending.among(before, present)) and shard not in pending_shards(context.headers):
+        yield f"Shard {shard} has pending flips, and the header of the step does not say so."
+
+
+def _inside(rows: StepRows, items: int) -> StepRows:
+    """Without rows that do not exist, which are told of elsewhere."""
+    inside = (rows.rows >= 0) & (rows.rows < items)
+    return rows if inside.all() else rows.where(inside)
 
 
 def _votes(live: Sequence[Header], shard: int, history: ShardHistory) -> Iterator[str]:
@@ -155,17 +190,25 @@ def _repeated(ascending: Rows) -> bool:
 
 
 def _again(
-    context: Context, history: ShardHistory, label: Codes, headers: list[Header], rows: StepRows
+    context: Context, history: ShardHistory, before: Current, headers: list[Header], rows: StepRows
 ) -> Decided:
-    if headers[-1].kind != UPDATE:
+    if headers[-1].kind not in (UPDATE, SETTLE):
         live = live_updates(headers)
         votes = history.votes_of(rows.rows, live)
         now = context.fit_of(headers[-1])
-        return decide_all(now, parts_of(context, live), votes, len(rows.rows))
+        steps = parts_of(context, live)
+        return decide_all(now, steps, votes, len(rows.rows), live_settles(headers))
+    made = Pending.among(before, rows.rows[rows.vote == MISSING])
+    if headers[-1].kind == SETTLE:
+        return made.made()
     earlier = live_updates(headers[:-1])
     steps = parts_of(context, [*earlier, headers[-1]])
-    votes = [*history.votes_of(rows.rows, earlier), rows.cast]
-    return decide_last(steps, votes, label[rows.rows])
+    at = np.flatnonzero(rows.vote != MISSING)
+    voted = rows.rows[at]
+    votes = [*history.votes_of(voted, earlier), rows.cast[at]]
+    decided = decide_last(steps, votes, before.label[voted], before.proposed[voted])
+    order = np.argsort(np.concatenate([voted, made.rows]), kind="stable")
+    return Decided.joined([decided, made.made()])[order]
 
 
 def _compare(
@@ -176,6 +219,8 @@ def _compare(
         ("label", rows.label, again.after, None),
         ("entropy", rows.entropy, again.entropy, ENTROPY_BITS),
         ("belief", rows.belief, again.belief, BELIEF_BITS),
+        ("pending flip", rows.proposed, again.proposed, None),
+        ("belief in a pending flip", rows.belief_proposed, again.belief_proposed, BELIEF_BITS),
     ):
         far = 0.0 if bits is None else np.abs(computed) * 2.0**-bits + LEAST
         differ = np.flatnonzero(np.abs(stored - computed) > far)
@@ -184,8 +229,6 @@ def _compare(
                 f"Step {header.step} wrote another {what} than its votes give for row "
                 f"{start + int(rows.rows[differ[0]])} of shard {shard} ({len(differ)} such rows)."
             )
-    if header.kind == UPDATE and (rows.vote == MISSING).any():
-        yield f"Step {header.step} has items without a vote in shard {shard}."
 
 
 def _labels(context: Context) -> Iterator[str]:

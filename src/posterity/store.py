@@ -25,14 +25,17 @@ from posterity.engine import (
     publishing,
     reading,
     reverting,
+    settling,
     updating,
     votefiles,
 )
 from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, PLAIN
 from posterity.engine.items import add_items, remove_items
+from posterity.engine.pending import count_pending
 from posterity.engine.planning import Plan, Request
 from posterity.engine.registering import Registration, register, registered
+from posterity.engine.reports import Report
 from posterity.engine.rowsets import RowSet
 from posterity.engine.runs import Progress, Run, all_runs, unfinished
 from posterity.engine.steps import Header
@@ -70,9 +73,8 @@ class Store:
     ) -> Store:
         """Make an empty store at a folder or an object-store URI.
 
-        ``beliefs``: ``"dependent"``, which know that models err together, or ``"plain"``, the
-        paper's product of likelihoods; a step whose models have too few labelled items in common
-        has plain ones, with confusions estimated as ``confusion`` says.
+        ``beliefs``: ``"dependent"`` (models err together), or ``"plain"``, with confusions
+        estimated as ``confusion`` says, which also stand in where too little is labelled.
         ``prior``: ``"uniform"``, ``"labelled"`` (the class frequencies of the labelled set),
         weights, one a class, or a file of them.
         """
@@ -233,7 +235,7 @@ class Store:
         max_errors: int = evaluating.MAX_ERRORS,
         retry_errors: bool = False,
         progress: Progress | None = None,
-    ) -> updating.Report:
+    ) -> Report:
         """Evaluate, fold, decide and commit one step; the same call twice does it once.
 
         ``votes`` is a table or file of votes made elsewhere; else the model's ``predict`` is asked.
@@ -365,14 +367,14 @@ class Store:
             "classes": len(context.classes),
             "models": list(context.models),
             "step": context.head,
+            "pending": count_pending(context),
             "unfinished": unfinished(context),
             "format": context.description.format,
         }
 
-    def settle(self) -> int:
-        """Make outstanding proposed flips; returns how many. No rule proposes any yet."""
-        self._context()
-        return 0
+    def settle(self) -> settling.Settled:
+        """Make all flips a rule with ``+confirm`` has left pending, by a step of its own."""
+        return settling.settle(self._context())
 
     def compact(self) -> compacting.Compacted:
         """Fewer, larger files; removed items are purged from every table."""

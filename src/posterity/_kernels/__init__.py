@@ -14,8 +14,6 @@ def __getattr__(name: str) -> Any:
     """Numba takes half a second to import: not before a kernel is needed."""
     if name not in (
         "casts",
-    if name not in (
-        "casts",
         "cells",
         "dependence",
         "finish",
@@ -27,7 +25,6 @@ def __getattr__(name: str) -> Any:
         "sets",
         "singles",
         "worth",
-    ):
     ):
         raise AttributeError(name)
     return import_module(f"{__name__}.{name}")

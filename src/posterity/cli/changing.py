@@ -47,7 +47,8 @@ def _step_options(command: Any) -> Any:
             "--rule",
             default=DEFAULT_RULE,
             show_default=True,
-            help="How labels are decided; names as in `replay --help`.",
+            help="How labels are decided; names as in `replay --help`. With +confirm a flip stays"
+            " pending until the item's next vote, or the next update without one.",
         ),
         click.option(
             "--selector",
@@ -159,16 +160,20 @@ def revert_command(store: str, step: int, as_json: bool) -> None:
         click.echo(str(done))
 
 
-@click.command("settle", short_help="Make outstanding proposed flips.")
+@click.command("settle", short_help="Make pending flips.")
 @store_argument
 @as_json_option
 def settle_command(store: str, as_json: bool) -> None:
-    """Make flips that a rule proposed and kept pending. No rule proposes any yet."""
-    count = Store(store).settle()
+    """Make all flips that a rule with +confirm has left pending, by a step of its own.
+
+    Without it they wait for the item's next vote, which makes or drops them; an update that does
+    not look at the item makes them too. Can be undone with `revert`.
+    """
+    done = Store(store).settle()
     if as_json:
-        print_json({"settled": count})
+        print_json(done.to_dict())
     else:
-        click.echo(f"{count} flips were pending")
+        click.echo(str(done))
 
 
 @click.command("compact", short_help="Fewer files; purge removed items.")

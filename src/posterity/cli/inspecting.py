@@ -21,6 +21,7 @@ from posterity.cli.output import (
 )
 from posterity.engine import publishing, reading
 from posterity.engine.context import Context
+from posterity.engine.steps import Header
 from posterity.errors import InvalidData
 from posterity.store import Store
 from posterity.tables.exports import check_target, write_stream
@@ -33,7 +34,7 @@ SHOWN = 20
 @store_argument
 @as_json_option
 def status_command(store: str, as_json: bool) -> None:
-    """Items, classes, models, the last step, and runs that are not finished."""
+    """Items, classes, models, the last step, pending flips, and runs that are not finished."""
     told = Store(store).status()
     if as_json:
         print_json(told)
@@ -56,16 +57,23 @@ def log_command(store: str, as_json: bool) -> None:
         {
             "step": header.step,
             "kind": header.kind,
-            "model": header.model or f"reverts {header.reverts}",
+            "model": _what(header),
             "budget": header.budget,
             "rule": header.rule,
             "evaluations": header.report.get("evaluations"),
             "flips": header.report.get("flips", header.report.get("changed")),
+            "pending": header.report.get("pending"),
             "time": header.time,
         }
         for header in headers
     ]
     show(plain_table(rows) if rows else "no steps yet")
+
+
+def _what(header: Header) -> str:
+    if header.reverts is not None:
+        return f"reverts {header.reverts}"
+    return header.model or "pending flips"
 
 
 @click.command("flips", short_help="The labels a step changed.")
@@ -114,7 +122,9 @@ def labels_command(store: str, since: int | None, out: str | None, as_json: bool
 @click.argument("item")
 @as_json_option
 def history_command(store: str, item: str, as_json: bool) -> None:
-    """Every vote on an item, the belief after it, and what its label became."""
+    """Every vote on an item, the belief after it, what its label became, and the label proposed
+    where a flip is pending. A step without a vote made a flip that was pending.
+    """
     held = Store(store)
     told = held.history(read_id(item, held.id_type))
     if as_json:

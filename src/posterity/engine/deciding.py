@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from posterity.dense import DenseBeliefs
 from posterity.dependence import DependentBeliefs
 from posterity.engine.fits import DEPENDENT, Fit
 from posterity.products import Votes
-from posterity.rules import Evidence, MajorityVote, MaxBeliefMinEntropy, Rule, decide
+from posterity.proposals import propose
+from posterity.rules import Evidence, MajorityVote, MaxBeliefMinEntropy, Rule, inner
 from posterity.votes import MISSING, Cast, majority
 
 BLOCK_ITEMS = 2**18
@@ -33,7 +34,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """Where items stand after their last vote."""
+    """Where items stand after their last vote, or after a pending flip was made."""
 
     before: Codes
     after: Codes
@@ -42,34 +43,47 @@ class Decided:
     entropy: Floats
     best: Codes
     """The most believed class, whatever the rule made of it."""
+    proposed: Codes
+    """The class of a flip that is pending now; −1 where there is none."""
+    belief_proposed: Floats
 
     @staticmethod
     def joined(parts: Sequence[Decided]) -> Decided:
         """Blocks put together again."""
         return Decided(
             *(
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in ("before", "after", "belief_before", "belief", "entropy", "best")
+                np.concatenate([getattr(part, field.name) for part in parts])
+                for field in fields(Decided)
             )
         )
 
-    def __getitem__(self, rows: Rows) -> Decided:
+    @staticmethod
+    def settled(
+        label: Codes, belief: Floats, entropy: Floats, proposed: Codes, belief_proposed: Floats
+    ) -> Decided:
+        """Pending flips made, with what was believed when they were proposed."""
+        none = np.full(len(label), MISSING, dtype=np.int32)
         return Decided(
-            self.before[rows],
-            self.after[rows],
-            self.belief_before[rows],
-            self.belief[rows],
-            self.entropy[rows],
-            self.best[rows],
+            label, proposed, belief, belief_proposed, entropy, proposed, none, np.zeros(len(label))
         )
 
+    def __getitem__(self, rows: Rows) -> Decided:
+        return Decided(*(getattr(self, field.name)[rows] for field in fields(Decided)))
 
-def decide_last(steps: Sequence[Part], votes: Sequence[Cast], stored: Codes) -> Decided:
+
+def decide_last(
+    steps: Sequence[Part],
+    votes: Sequence[Cast],
+    stored: Codes,
+    pending: Codes | None = None,
+) -> Decided:
     """Fold all votes, then let the last step's rule decide against the stored labels.
 
     ``votes`` are in the order of ``steps``; every item has a vote in the last one. All are folded
-    with the last step's fit.
+    with the last step's fit. ``pending``: the classes of flips that were pending on the items.
     """
+    if pending is None:
+        pending = np.full(len(stored), MISSING, dtype=np.int32)
     fit, rule = steps[-1].fit, steps[-1].rule
     parts = []
     for block in _blocks(len(stored), fit):
@@ -77,31 +91,55 @@ def decide_last(steps: Sequence[Part], votes: Sequence[Cast], stored: Codes) -> 
         beliefs = _believed(fit, steps, votes, block, labels)
         before = beliefs.of_stored() if isinstance(beliefs, Beliefs) else beliefs.of(labels)
         evidence = _evidence(rule, fit, steps, votes, block, beliefs, labels, before)
-        after = decide(rule, evidence)
+        outcome = propose(rule, evidence, pending[block])
+        after, proposed = outcome.label, outcome.proposed
         believed = np.where(after == labels, before, beliefs.of_best())
         # Neither the stored label nor the best: rules that do not look at beliefs.
         other = np.flatnonzero((after != labels) & (after != evidence.best))
         believed[other] = beliefs.of(after[other], other)
         best = beliefs.most_believed(stored=after)
-        parts.append(Decided(labels, after, before, believed, beliefs.entropy(), best))
+        waiting = np.zeros(len(block))
+        waits = np.flatnonzero(proposed != MISSING)
+        waiting[waits] = beliefs.of(proposed[waits], waits)
+        entropy = beliefs.entropy()
+        parts.append(Decided(labels, after, before, believed, entropy, best, proposed, waiting))
     return Decided.joined(parts)
 
 
-def decide_all(now: Fit, steps: Sequence[Part], votes: Sequence[Cast], items: int) -> Decided:
+def decide_all(
+    now: Fit,
+    steps: Sequence[Part],
+    votes: Sequence[Cast],
+    items: int,
+    settles: Collection[int] = (),
+) -> Decided:
     """Run all steps' rules in order, each with its own fit, as if nothing had been stored.
 
     What is said of an item is what its last vote made of it; ``now`` tells what is believed of an
-    item without any.
+    item without any. ``settles``: after how many of the steps all pending flips were made.
     """
-    label = np.full(items, MISSING, dtype=np.int32)
-    belief, entropy = np.zeros(items), np.full(items, now.prior_entropy)
+    label, proposed = (np.full(items, MISSING, dtype=np.int32) for _ in range(2))
+    belief, waiting, entropy = np.zeros(items), np.zeros(items), np.full(items, now.prior_entropy)
+
+    def settle() -> None:
+        made = np.flatnonzero(proposed != MISSING)
+        label[made], belief[made] = proposed[made], waiting[made]
+        proposed[made], waiting[made] = MISSING, 0
+
     for at in range(len(steps)):
+        if at in settles:
+            settle()
         seen = np.flatnonzero(votes[at].hard != MISSING)
         so_far = [cast[seen] for cast in votes[: at + 1]]
-        decided = decide_last(steps[: at + 1], so_far, label[seen])
+        decided = decide_last(steps[: at + 1], so_far, label[seen], proposed[seen])
+        proposed[seen] = MISSING
+        settle()  # what is left has no vote in this step
         label[seen], belief[seen] = decided.after, decided.belief
         entropy[seen] = decided.entropy
-    return Decided(label, label, belief, belief, entropy, label)
+        proposed[seen], waiting[seen] = decided.proposed, decided.belief_proposed
+    if len(steps) in settles:
+        settle()
+    return Decided(label, label, belief, belief, entropy, label, proposed, waiting)
 
 
 def _evidence(
@@ -116,6 +154,7 @@ def _evidence(
 ) -> Evidence:
     """What the rule looks at; what only some rules do is not computed for the others."""
     before = frequent = None
+    rule = inner(rule)
     if isinstance(rule, MaxBeliefMinEntropy):
         before = _before(fit, steps, votes, block)
     if isinstance(rule, MajorityVote):

@@ -16,16 +16,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from posterity._arrays import Mask
+from posterity._arrays import Codes, Mask
 from posterity.engine.caches import Cached, cache_folder, read_cache, write_cache
 from posterity.engine.context import Context
-from posterity.engine.history import Current
+from posterity.engine.history import PROPOSALS, Current, proposals_of
 from posterity.engine.steps import live_updates
 from posterity.tables.delta import DataFile
 from posterity.votes import MISSING
 
-FORMAT = 1
-COLUMNS = ["row", "step", "vote", "label", "belief", "entropy"]
+FORMAT = 2
+COLUMNS = ["row", "step", "vote", "label", "belief", "entropy", *PROPOSALS]
 STEP = re.compile(r"/step-(\d+)-")
 
 
@@ -46,6 +46,7 @@ class State:
             np.where(written, self.arrays["entropy"], prior_entropy),
             self._mask("voted"),
             self.arrays["changed"],
+            *_spread(self.arrays, self.items),
         )
 
     def voted_by(self, model: str) -> Mask:
@@ -136,6 +137,8 @@ class _Making:
             "entropy": np.zeros(items),
             "written": np.zeros(items, dtype=np.bool_),
             "voted": np.zeros(items, dtype=np.bool_),
+            "proposed": np.full(items, MISSING, dtype=np.int32),
+            "belief_proposed": np.zeros(items, dtype=np.float32),
         }
         return cls(items, arrays, {}, 0)
 
@@ -144,8 +147,11 @@ class _Making:
         """After the steps a cache knows; items that came since have none."""
         making, old = cls.empty(items), kept.about["items"]
         for name, array in making.arrays.items():
+            if name in PROPOSALS:
+                continue
             held = kept.arrays[name]
             array[:old] = _unpacked(held, old) if array.dtype == np.bool_ else held
+        making.arrays |= dict(zip(PROPOSALS, _spread(kept.arrays, items), strict=True))
         for at, model in enumerate(kept.about["models"]):
             making.by_model[model] = np.zeros(items, dtype=np.bool_)
             making.by_model[model][:old] = _unpacked(kept.arrays[f"voted-{at}"], old)
@@ -180,6 +186,7 @@ class _Making:
             table.column(name).fill_null(MISSING).to_numpy() for name in ("vote", "label")
         )
         belief, entropy = (table.column(name).to_numpy() for name in ("belief", "entropy"))
+        proposed, believed = proposals_of(table)
         held = self.arrays
         for number in numbers:
             at = np.flatnonzero(step == number)
@@ -188,6 +195,7 @@ class _Making:
             held["changed"][rows[moved]] = number
             held["label"][rows], held["belief"][rows] = label[at], belief[at]
             held["entropy"][rows], held["written"][rows] = entropy[at], True
+            held["proposed"][rows], held["belief_proposed"][rows] = proposed[at], believed[at]
             if number in live:
                 voters = rows[vote[at] != MISSING]
                 held["voted"][voters] = True
@@ -196,11 +204,15 @@ class _Making:
         return True
 
     def packed(self) -> dict[str, NDArray[Any]]:
-        """The arrays as they are kept: a mask is one bit an item."""
+        """The arrays as they are kept: a mask is one bit an item, and of pending flips, which are
+        few, only those there are.
+        """
+        pending = np.flatnonzero(self.arrays["proposed"] != MISSING)
+        few = {"pending": pending} | {name: self.arrays[name][pending] for name in PROPOSALS}
         masks = {f"voted-{at}": mask for at, mask in enumerate(self.by_model.values())}
         return {
             name: np.packbits(array, bitorder="little") if array.dtype == np.bool_ else array
-            for name, array in (self.arrays | masks).items()
+            for name, array in (self.arrays | masks | few).items()
         }
 
 
@@ -208,6 +220,15 @@ def _order(file: DataFile) -> tuple[int, str]:
     """The likely order of steps: compacted files first. Who reads them sees whether it is so."""
     named = STEP.search(f"/{file.path}")
     return (-1 if named is None else int(named[1]), file.path)
+
+
+def _spread(arrays: dict[str, NDArray[Any]], items: int) -> tuple[Codes, NDArray[np.float32]]:
+    """The pending flips among all items."""
+    proposed = np.full(items, MISSING, dtype=np.int32)
+    believed = np.zeros(items, dtype=np.float32)
+    at = arrays["pending"]
+    proposed[at], believed[at] = arrays["proposed"], arrays["belief_proposed"]
+    return proposed, believed
 
 
 def _unpacked(bits: NDArray[Any], items: int) -> Mask:

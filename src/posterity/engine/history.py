@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from posterity._arrays import Codes, Floats, Mask, Rows
@@ -15,7 +16,8 @@ from posterity.tables import softvotes
 from posterity.tables.delta import Snapshot
 from posterity.votes import MISSING, Cast, SoftVotes
 
-COLUMNS = ["row", "step", "vote", "label", "belief", "entropy", *softvotes.NAMES]
+PROPOSALS = ("proposed", "belief_proposed")
+COLUMNS = ["row", "step", "vote", "label", "belief", "entropy", *PROPOSALS, *softvotes.NAMES]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +30,18 @@ class StepRows:
     label: Codes
     belief: Floats
     entropy: Floats
+    proposed: Codes
+    """The class a pending flip would make the label; −1 where none is pending."""
+    belief_proposed: NDArray[np.float32]
 
     @property
     def vote(self) -> Codes:
         """The votes; −1 where the step only moved a label."""
         return self.cast.hard
+
+    def where(self, kept: Mask) -> StepRows:
+        """Some of the rows."""
+        return StepRows(*(getattr(self, field.name)[kept] for field in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +54,31 @@ class Current:
     voted: Mask
     changed: Codes
     """The step of the last change of the label; −1 if there is none."""
+    proposed: Codes
+    """The class a pending flip would make the label; −1 where none is pending."""
+    belief_proposed: NDArray[np.float32]
+    """The belief in it when it was proposed; then ``belief`` is that in the stored label."""
+
+    @classmethod
+    def nothing(cls, items: int, prior_entropy: float) -> Current:
+        """Before the first step."""
+        return cls(
+            label=np.full(items, MISSING, dtype=np.int32),
+            belief=np.zeros(items, dtype=np.float32),
+            entropy=np.full(items, prior_entropy),
+            voted=np.zeros(items, dtype=np.bool_),
+            changed=np.full(items, MISSING, dtype=np.int32),
+            proposed=np.full(items, MISSING, dtype=np.int32),
+            belief_proposed=np.zeros(items, dtype=np.float32),
+        )
+
+    def follow(self, step: int, written: StepRows) -> None:
+        """Write down what the next step has written, all but who voted."""
+        rows = written.rows
+        self.changed[rows[self.label[rows] != written.label]] = step
+        self.label[rows], self.belief[rows] = written.label, written.belief
+        self.entropy[rows], self.proposed[rows] = written.entropy, written.proposed
+        self.belief_proposed[rows] = written.belief_proposed
 
 
 class ShardHistory:
@@ -65,6 +99,7 @@ class ShardHistory:
         )
         row = table.column("row").to_numpy() - start
         belief, entropy = (table.column(name).to_numpy() for name in ("belief", "entropy"))
+        proposed, believed = proposals_of(table)
         softly = any(table.column(name).null_count < table.num_rows for name in softvotes.NAMES)
         steps = {}
         for number, at in _runs(step, row):
@@ -73,7 +108,9 @@ class ShardHistory:
                 own = table.slice(at.start, at.stop - at.start) if isinstance(at, slice) else None
                 soft = softvotes.from_columns(table.take(at) if own is None else own, vote[at])
             cast = Cast(vote[at], soft)
-            steps[number] = StepRows(row[at], cast, label[at], belief[at], entropy[at])
+            steps[number] = StepRows(
+                row[at], cast, label[at], belief[at], entropy[at], proposed[at], believed[at]
+            )
         return cls(start, items, steps)
 
     def before(self, step: int) -> ShardHistory:
@@ -83,21 +120,12 @@ class ShardHistory:
 
     def current(self, headers: Sequence[Header], prior_entropy: float) -> Current:
         """Labels, beliefs and entropies after the last step; votes of the given updates count."""
-        label = np.full(self.items, MISSING, dtype=np.int32)
-        changed = np.full(self.items, MISSING, dtype=np.int32)
-        belief = np.zeros(self.items, dtype=np.float32)
-        entropy = np.full(self.items, prior_entropy)
+        now = Current.nothing(self.items, prior_entropy)
         for number in sorted(self.steps):
-            written = self.steps[number]
-            moved = label[written.rows] != written.label
-            changed[written.rows[moved]] = number
-            label[written.rows] = written.label
-            belief[written.rows] = written.belief
-            entropy[written.rows] = written.entropy
-        voted = np.zeros(self.items, dtype=np.bool_)
+            now.follow(number, self.steps[number])
         for header in headers:
-            voted[self.voters(header.step)] = True
-        return Current(label, belief, entropy, voted, changed)
+            now.voted[self.voters(header.step)] = True
+        return now
 
     def voters(self, step: int) -> Rows:
         """The items that got a vote in a step."""
@@ -137,6 +165,16 @@ class ShardHistory:
         codes[order[hit]], weights[order[hit]] = kept.codes, kept.weights
         softly[order[hit]] = kept.hard
         return Cast(hard, SoftVotes(codes, weights, kept.classes, softly))
+
+
+def proposals_of(table: pa.Table) -> tuple[Codes, NDArray[np.float32]]:
+    """Which class each row proposes (−1: none), and the belief in it."""
+    column, rows = table.column("proposed"), table.num_rows
+    if column.null_count == rows:  # as mostly; then they need no room
+        none, nothing = np.int32(MISSING), np.float32(0)
+        return np.broadcast_to(none, rows), np.broadcast_to(nothing, rows)
+    believed = table.column("belief_proposed").fill_null(0.0).to_numpy()
+    return column.fill_null(MISSING).to_numpy(), believed
 
 
 def _runs(step: Codes, row: Rows) -> Iterator[tuple[int, Rows | slice]]:

@@ -23,9 +23,10 @@ from posterity.engine.registering import (
     check_evidence,
     register,
 )
+from posterity.engine.reports import Report
 from posterity.engine.rowsets import RowSet
 from posterity.engine.runs import Progress, Run, tidy
-from posterity.engine.updating import TRIES, Report, commit_votes, nothing, step_of
+from posterity.engine.updating import TRIES, commit_votes, nothing, step_of
 from posterity.engine.votespools import VoteSpool
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter
 from posterity.models import Model

@@ -17,6 +17,7 @@ from posterity.budget import FULL, Budget
 from posterity.choosing import chosen, find_cut
 from posterity.engine.context import Context
 from posterity.engine.fits import PLAIN
+from posterity.engine.pending import each_pending
 from posterity.engine.rehearsing import Prepared, labelled_of
 from posterity.engine.rowsets import STRETCH, RowSet
 from posterity.engine.steps import live_updates
@@ -111,6 +112,10 @@ class Plan:
     beliefs: str = PLAIN
     """What the items are chosen by, and will be decided by."""
     note: str = ""
+    pending: int = 0
+    """Flips that were pending when the plan was made."""
+    reconsidered: int = 0
+    """Those of them on chosen items: a new vote decides; the step makes the others."""
 
     @property
     def rows(self) -> Rows:
@@ -134,6 +139,8 @@ class Plan:
             "affected": self.affected,
             "rehearsed": self.rehearsed,
             "beliefs": self.beliefs,
+            "pending": self.pending,
+            "reconsidered": self.reconsidered,
             "note": self.note,
         }
 
@@ -147,6 +154,12 @@ class Plan:
             f"eligible items ({self.request.selector}, {self.request.budget or 'default budget'})\n"
             f"rule {self.request.rule}; cost {cost}\n"
             f"labels most affected: {shown or 'none'}\n"
+            + (
+                f"of {self.pending:,} pending flips {self.reconsidered:,} are looked at again, the "
+                "others will be made\n"
+                if self.pending
+                else ""
+            )
             + (
                 str(Rehearsed(**self.rehearsed))
                 if self.rehearsed
@@ -194,6 +207,7 @@ def make_plan(
     for part in rows.stretches():
         told.update(part.tobytes())
     unit = model.settings["cost"]
+    waiting = [rows[start + left.rows] for _, start, left in each_pending(context)]
     names = ["no label yet", *(str(name) for name in context.classes)]
     return Plan(
         id=f"{request.digest}-{told.hexdigest()[:8]}",
@@ -210,6 +224,8 @@ def make_plan(
         cost=None if unit is None else unit * len(rows),
         rehearsed=_forecast(context, request, prepared, len(rows) / max(1, cut.available)),
         beliefs=known.beliefs,
+        pending=sum(len(again) for again in waiting),
+        reconsidered=sum(int(again.sum()) for again in waiting),
     )
 
 
@@ -264,7 +280,8 @@ def _without_value(selector: Selector) -> Selector:
 def save_plan(context: Context, plan: Plan) -> None:
     """Keep a plan under its id: first its rows, then the small file that makes it count."""
     context.files.write(f"runs/{plan.id}/rows.parquet", _packed(plan.chosen))
-    plain = ("id", "head", "items", "eligible", "affected", "cost", "rehearsed", "beliefs")
+    plain = ["id", "head", "items", "eligible", "affected", "cost", "rehearsed"]
+    plain += ["beliefs", "pending", "reconsidered"]
     told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
     context.files.write(f"runs/{plan.id}/plan.json", json.dumps(told).encode())
 

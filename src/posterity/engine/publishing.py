@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 from posterity.engine.context import Context
 from posterity.engine.history import ShardHistory
 from posterity.engine.runs import Progress
+from posterity.engine.steps import last_step
 from posterity.errors import CommitConflict
 from posterity.tables.delta import DataFile, Snapshot, Table
 
@@ -171,9 +171,3 @@ def _highest(snapshot: Snapshot, files: Sequence[DataFile], column: str) -> int 
     told = [snapshot.highest(file, column) for file in files]
     known = [value for value in told if value is not None]
     return max(known) if known and len(known) == len(told) else None
-
-
-def last_step(ledger: Snapshot, file: DataFile) -> int | None:
-    """The last step a file of the ledger has rows of: its name says so, or its statistics."""
-    named = re.search(r"(?:^|/)step-([0-9]+)-[0-9a-f]+\.parquet$", file.path)
-    return int(named[1]) if named else ledger.highest(file, "step")

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from posterity._arrays import Codes, Rows
+from posterity._arrays import Codes, Mask, Rows
 from posterity.engine import deciding, publishing, updating
 from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT
 from posterity.engine.history import ShardHistory
 from posterity.engine.items import find_rows, id_array
 from posterity.engine.runs import Progress
-from posterity.engine.steps import REVERT, Header, live_updates, masked
+from posterity.engine.steps import REVERT, SETTLE, Header, live_updates, masked
 from posterity.errors import InvalidParameter
 from posterity.votes import MISSING
 
@@ -51,6 +51,7 @@ def _flips(context: Context, number: int, shard: int, start: int, items: int) ->
         written.label[at],
         written.belief[at],
         np.full(len(at), number, dtype=np.int32),
+        written.vote[at] != MISSING,
     )
 
 
@@ -78,8 +79,19 @@ def _changes_since(context: Context, since: int, shard: int, start: int, items: 
     before = history.before(since + 1).current([], 0.0).label
     now = history.current([], 0.0)
     at = np.flatnonzero(before != now.label)
+    voted = np.zeros(items, dtype=np.bool_)
+    for number in np.unique(now.changed[at]).tolist():
+        voters = history.voters(number)
+        voted[voters[now.changed[voters] == number]] = True
     return _changes(
-        context, shard, start + at, before[at], now.label[at], now.belief[at], now.changed[at]
+        context,
+        shard,
+        start + at,
+        before[at],
+        now.label[at],
+        now.belief[at],
+        now.changed[at],
+        voted[at],
     )
 
 
@@ -100,14 +112,24 @@ def changes_schema(context: Context) -> pa.Schema:
 
 
 def _changes(
-    context: Context, shard: int, rows: Rows, old: Codes, new: Codes, belief: Any, step: Codes
+    context: Context,
+    shard: int,
+    rows: Rows,
+    old: Codes,
+    new: Codes,
+    belief: Any,
+    step: Codes,
+    voted: Mask,
 ) -> pa.Table:
     keep = ~context.removed[rows]
     if not keep.any():
         return changes_schema(context).empty_table()
     names = pa.array(context.classes.names)
-    # Steps are numbered from 0 without gaps, so that a step is the place of its reason.
-    reasons = pa.array([_reason(header) for header in context.headers], pa.string())
+    # Steps are numbered from 0 without gaps, so that a step is the place of its reason; those of
+    # changes without a vote follow.
+    told = [_reason(header, voted=voted) for voted in (True, False) for header in context.headers]
+    reasons = pa.array(told, pa.string())
+    places = step + np.where(voted, 0, len(context.headers))
     given = pa.array(rows[keep])
     return pa.table(
         {
@@ -117,7 +139,7 @@ def _changes(
             "new": names.take(pa.array(new[keep], mask=new[keep] < 0)),
             "belief": pa.array(belief[keep], pa.float32(), mask=new[keep] < 0),
             "step": pa.array(step[keep]),
-            "reason": reasons.take(pa.array(step[keep])),
+            "reason": reasons.take(pa.array(places[keep])),
         },
         schema=changes_schema(context),
     )
@@ -127,10 +149,14 @@ def _joined(context: Context, parts: Iterator[pa.Table]) -> pa.Table:
     return pa.concat_tables([changes_schema(context).empty_table(), *parts])
 
 
-def _reason(header: Header) -> str:
+def _reason(header: Header, *, voted: bool) -> str:
     """Why a step changes labels, in a form that does not change."""
     if header.kind == REVERT:
         return f"revert of step {header.reverts}"
+    if header.kind == SETTLE:
+        return "pending flip, settled"
+    if not voted:
+        return f"pending flip, no vote of {header.model}"
     return f"vote of {header.model} under {header.rule}"
 
 
@@ -144,8 +170,11 @@ def history(context: Context, item: str | int) -> list[dict[str, Any]]:
         if header.step not in written:
             continue
         found = written[header.step]
-        vote, label = context.classes.decode(
-            [MISSING if found[name] is None else found[name] for name in ("vote", "label")]
+        vote, label, proposed = context.classes.decode(
+            [
+                MISSING if found[name] is None else found[name]
+                for name in ("vote", "label", "proposed")
+            ]
         )
         told.append(
             {
@@ -154,6 +183,7 @@ def history(context: Context, item: str | int) -> list[dict[str, Any]]:
                 "model": header.model,
                 "vote": vote,
                 "label": label,
+                "proposed": proposed,
                 "belief": found["belief"],
                 "entropy": found["entropy"],
                 "counts": header.step not in undone,
@@ -164,7 +194,7 @@ def history(context: Context, item: str | int) -> list[dict[str, Any]]:
 
 def _written(context: Context, row: int) -> dict[int, dict[str, Any]]:
     """What each step wrote about one row, read from the few parts of files that may hold it."""
-    columns = ["row", "step", "vote", "label", "belief", "entropy"]
+    columns = ["row", "step", "vote", "label", "belief", "entropy", "proposed"]
     written: dict[int, dict[str, Any]] = {}
     for file in context.ledger.files_of(row // context.description.shard_rows):
         for part in context.ledger.row_groups(file, columns, row=row):

@@ -8,15 +8,25 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from posterity._arrays import Mask
+from posterity._arrays import Mask, Rows
 from posterity._version import __version__
 from posterity.engine.context import Context
 from posterity.engine.deciding import decide_all
 from posterity.engine.history import ShardHistory
+from posterity.engine.pending import count_pending
 from posterity.engine.publishing import publish_labels
-from posterity.engine.steps import REVERT, Header, live_updates, masked
+from posterity.engine.steps import (
+    REVERT,
+    Header,
+    live_settles,
+    live_updates,
+    masked,
+    origin,
+)
 from posterity.engine.updating import commit_step, parts_of, write_rows
 from posterity.errors import InvalidParameter
+from posterity.rules import Confirm
+from posterity.votes import MISSING
 
 
 @dataclass(frozen=True)
@@ -26,10 +36,13 @@ class Reverted:
     step: int
     reverts: int
     items: int
-    """Items the undone step had touched."""
+    """Items decided anew: those the undone step had touched, and those whose pending flips it
+    would make or has made."""
     changed: int
     """Labels that are different now."""
     note: str = ""
+    pending: int = 0
+    """Flips pending after it."""
 
     def to_dict(self) -> dict[str, int | str]:
         """As ``--json`` prints it."""
@@ -39,6 +52,7 @@ class Reverted:
         return self.note or (
             f"step {self.step}: reverts step {self.reverts}; of {self.items:,} items it had "
             f"touched, {self.changed:,} labels changed"
+            + (f"; {self.pending:,} flips are pending" if self.pending else "")
         )
 
 
@@ -53,22 +67,41 @@ def revert(context: Context, target: int) -> Reverted:
     step = context.head + 1
     header = Header(step, REVERT, uuid.uuid4().hex[:12], reverts=target, items=context.rows)
     live = live_updates([*context.headers, header])
+    settles = live_settles([*context.headers, header])
     steps, now = parts_of(context, live), context.fit()
-    files, touched, changed = [], 0, 0
+    toggled = origin(context.headers, target)
+    patient = [
+        one
+        for one, part in zip(live, steps, strict=True)
+        if isinstance(part.rule, Confirm) and one.step < toggled
+    ]
+    files, touched, changed, pending, waiting = [], 0, 0, count_pending(context), []
     for shard, start, items in context.shards:
         history = ShardHistory.read(context.ledger, shard, start, items)
         written = history.steps.get(target)
-        if written is None:
+        own = np.zeros(0, dtype=np.int64) if written is None else written.rows
+        rows = _affected(history, own, patient)
+        if not len(rows):
             continue
         _refuse_two_votes(history, live)
-        rows = written.rows
-        stored = history.current(live, 0.0).label[rows]
-        decided = decide_all(now, steps, history.votes_of(rows, live), len(rows))
+        stored = history.current(live, 0.0)
+        decided = decide_all(now, steps, history.votes_of(rows, live), len(rows), settles)
+        moved = stored.label[rows] != decided.after
+        moved |= stored.proposed[rows] != decided.proposed
+        at = np.flatnonzero(moved & ~context.removed[start + rows] | np.isin(rows, own))
+        if not len(at):
+            continue
+        rows, decided = rows[at], decided[at]
         files.append(write_rows(context, step, shard, start + rows, None, decided))
         touched += len(rows)
-        changed += int((stored != decided.after).sum())
-    done = Reverted(step, target, touched, changed)
-    report = {"items": touched, "changed": changed}
+        changed += int((stored.label[rows] != decided.after).sum())
+        present = ~context.removed[start + rows]
+        waits = present & (decided.proposed != MISSING)
+        pending += int(waits.sum()) - int((present & (stored.proposed[rows] != MISSING)).sum())
+        if waits.any():
+            waiting.append(shard)
+    done = Reverted(step, target, touched, changed, pending=pending)
+    report = {"items": touched, "changed": changed, "pending": pending}
     commit_step(
         context,
         Header(
@@ -79,12 +112,23 @@ def revert(context: Context, target: int) -> Reverted:
             items=context.rows,
             fit=now.to_dict([]),
             report=report,
+            pending=waiting,
             software=__version__,
         ),
         files,
     )
     publish_labels(Context(context.files))
     return done
+
+
+def _affected(history: ShardHistory, own: Rows, patient: Sequence[Header]) -> Rows:
+    """The items that stand elsewhere without a step: those it touched, and those it could touch.
+
+    A step makes the flips that are pending on items it has no vote on. Which these are depends on
+    the steps that count: it may be others than those it has written about.
+    """
+    voters = [history.voters(header.step) for header in patient]
+    return np.unique(np.concatenate([own, *voters]))
 
 
 def _refuse_two_votes(history: ShardHistory, live: Sequence[Header]) -> None:

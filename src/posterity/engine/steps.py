@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -10,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from posterity.tables.delta import Snapshot
+from posterity.tables.delta import DataFile, Snapshot
 from posterity.tables.layout import HEADER_SHARD, LEDGER
 
-UPDATE, REVERT = "update", "revert"
+UPDATE, REVERT, SETTLE = "update", "revert", "settle"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Header:
     report: dict[str, Any] = field(default_factory=dict)
     failed: list[int] = field(default_factory=list)
     """Rows the model failed on; they can be tried again."""
+    pending: list[int] = field(default_factory=list)
+    """The shards where the step has left flips pending."""
     software: str = ""
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -76,3 +79,34 @@ def live_updates(headers: Iterable[Header]) -> list[Header]:
     listed = list(headers)
     undone = masked(listed)
     return [header for header in listed if header.kind == UPDATE and header.step not in undone]
+
+
+def live_settles(headers: Iterable[Header]) -> list[int]:
+    """How many updates whose votes count came before each settle that counts.
+
+    >>> steps = [Header(0, UPDATE, "a"), Header(1, SETTLE, "b"), Header(2, UPDATE, "c")]
+    >>> live_settles(steps), live_settles([*steps, Header(3, REVERT, "d", reverts=1)])
+    ([1], [])
+    """
+    listed = list(headers)
+    undone, live = masked(listed), [header.step for header in live_updates(listed)]
+    settles = [step.step for step in listed if step.kind == SETTLE and step.step not in undone]
+    return [sum(update < settle for update in live) for settle in settles]
+
+
+def origin(headers: Sequence[Header], step: int) -> int:
+    """The update or settle that is undone, or counts again, when a step is reverted.
+
+    >>> origin([Header(0, UPDATE, "a"), Header(1, REVERT, "b", reverts=0)], 1)
+    0
+    """
+    reverts = {header.step: header.reverts for header in headers if header.kind == REVERT}
+    while (target := reverts.get(step)) is not None:
+        step = target
+    return step
+
+
+def last_step(ledger: Snapshot, file: DataFile) -> int | None:
+    """The last step a file of the ledger has rows of: its name says so, or its statistics."""
+    named = re.search(r"(?:^|/)step-([0-9]+)-[0-9a-f]+\.parquet$", file.path)
+    return int(named[1]) if named else ledger.highest(file, "step")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from posterity import metrics
 from posterity._arrays import Codes, Rows
 from posterity._version import __version__
 from posterity.beliefs import BELIEF_BITS, ENTROPY_BITS, kept
@@ -17,6 +16,7 @@ from posterity.engine.context import HEAD, Context
 from posterity.engine.deciding import Decided, Part, decide_last
 from posterity.engine.fits import Fit
 from posterity.engine.history import ShardHistory
+from posterity.engine.pending import Pending, each_pending
 from posterity.engine.planning import (
     Plan,
     Request,
@@ -27,6 +27,7 @@ from posterity.engine.planning import (
 )
 from posterity.engine.publishing import publish_labels
 from posterity.engine.rehearsing import Prepared, keep_fit
+from posterity.engine.reports import Report, Tally
 from posterity.engine.runs import Run, all_runs, tidy
 from posterity.engine.steps import UPDATE, Header, live_updates, masked
 from posterity.errors import CommitConflict, StoreError
@@ -42,56 +43,6 @@ TRIES = 20
 
 Evaluate = Callable[[Run, Plan], Any]
 """Fills a run with votes on the plan's items; may return what is worth telling about them."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a step did."""
-
-    step: int | None
-    """None: there was nothing to do."""
-    run: str
-    model: str
-    evaluations: int
-    errors: int
-    first_labels: int
-    flips: int
-    expected_negative_flips: float
-    expected_positive_flips: float
-    note: str = ""
-    held_back: int = 0
-    """Items evaluated where another label is believed more, but the rule kept the stored one."""
-    labelled_evaluations: int = 0
-    """Votes asked for on labelled items first, to learn how the model errs."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
-
-    def with_note(self, note: str) -> Report:
-        """The same with something told before."""
-        return replace(self, note="\n".join(part for part in (note, self.note) if part))
-
-    def after_learning(self, asked: int) -> Report:
-        """The same, when votes on labelled items had to be asked for first."""
-        return replace(self, labelled_evaluations=asked)
-
-    def __str__(self) -> str:
-        if self.step is None:
-            return self.note
-        failed = f", {self.errors:,} errors" if self.errors else ""
-        held = (
-            f"\n{self.held_back:,} other labels are believed less than another; the rule keeps them"
-            if self.held_back
-            else ""
-        )
-        return (
-            f"step {self.step}: {self.model} voted on {self.evaluations:,} items{failed}\n"
-            f"{self.first_labels:,} first labels, {self.flips:,} flips; as the beliefs have it "
-            f"{self.expected_positive_flips:.1f} fixed and "
-            f"{self.expected_negative_flips:.1f} broken{held}"
-            + (f"\n{self.note}" if self.note else "")
-        )
 
 
 def find_plan(
@@ -188,7 +139,10 @@ def _refuse_moved(context: Context, plan: Plan, rebase: bool) -> None:
 
 
 def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> Report:
-    """Fold a run's votes shard by shard and make them a step with one commit."""
+    """Fold a run's votes shard by shard and make them a step with one commit.
+
+    Flips that were pending on items without a vote are made.
+    """
     kept, errors = run.kept(), run.errors()
     failing = set(errors)
     step, live = context.head + 1, live_updates(context.headers)
@@ -197,7 +151,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     own = Part(plan.request.model, rule, fit)
     steps = [*parts_of(context, live), own]
     files: list[DataFile] = []
-    totals = np.zeros(5)
+    tally, done, waiting = Tally(), set(), []
     folded = obtained = 0
     for shard, start, items in context.shards:
         rows, votes = kept.of(shard)
@@ -212,11 +166,24 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         local, cast = local[unseen], votes[here][unseen]
         if not len(local):
             continue
-        stored = history.current(live, 0.0).label[local]
-        decided = decide_last(steps, [*history.votes_of(local, live), cast], stored)
-        files.append(write_rows(context, step, shard, start + local, cast, decided))
-        totals += _totals(decided)
+        now = history.current(live, 0.0)
+        pending = now.proposed[local]
+        decided = decide_last(
+            steps, [*history.votes_of(local, live), cast], now.label[local], pending
+        )
+        tally.count_voted(decided, pending)
         folded += len(local)
+        done.add(shard)
+        if (decided.proposed != MISSING).any():
+            waiting.append(shard)
+        idle = now.proposed != MISSING
+        idle[local] = False
+        idle &= ~context.removed.among(start, items)
+        left = Pending.among(now, np.flatnonzero(idle))
+        if len(left):
+            local, cast, decided = _with_settled(local, cast, decided, left)
+            tally.count_settled(left.made())
+        files.append(write_rows(context, step, shard, start + local, cast, decided))
     failed = sorted(failing)
     if not folded and failed:
         run.drop()  # nothing is lost with it: the same command tries again
@@ -229,6 +196,10 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         if obtained:
             run.drop()  # its items are gone, or have votes by now
         return nothing(plan.request, "Nothing to do: no vote was obtained.")
+    # Shards without a vote are read only where flips are pending, and only their last steps.
+    for shard, start, left in each_pending(context, without=done):
+        tally.count_settled(left.made())
+        files.append(write_rows(context, step, shard, start + left.rows, None, left.made()))
     if failed:
         told = f"{len(failed):,} items failed; {_first_failure(context, failed, errors)}"
         note = "\n".join(part for part in (note, told) if part)
@@ -238,12 +209,8 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         plan.request.model,
         folded,
         len(failed),
-        first_labels=int(totals[0]),
-        flips=int(totals[1]),
-        expected_negative_flips=float(totals[2]),
-        expected_positive_flips=float(totals[3]),
         note=note,
-        held_back=int(totals[4]),
+        **asdict(tally),
     )
     header = Header(
         step=step,
@@ -254,6 +221,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         fit=fit.to_dict([*(header.model or "" for header in live), plan.request.model]),
         report=report.to_dict(),
         failed=failed,
+        pending=waiting,
         software=__version__,
         **asdict(plan.request),
     )
@@ -269,6 +237,17 @@ def _fit_of(context: Context, plan: Plan) -> tuple[Rule, Fit, str]:
         share = plan.evaluations / max(1, plan.eligible)
         prepared.rehearse(parse_selector(plan.request.selector), rule, share)
     return rule, prepared.fit(), prepared.why_plain
+
+
+def _with_settled(
+    rows: Rows, cast: Cast, decided: Decided, left: Pending
+) -> tuple[Rows, Cast, Decided]:
+    """Rows with a vote and rows whose pending flip is made without one, by row."""
+    joined = np.concatenate([rows, left.rows])
+    order = np.argsort(joined, kind="stable")
+    nobody = Cast(np.full(len(left), MISSING, dtype=np.int32))
+    votes = Cast.joined([cast, nobody])[order]
+    return joined[order], votes, Decided.joined([decided, left.made()])[order]
 
 
 def _first_failure(context: Context, failed: Sequence[int], errors: dict[int, str]) -> str:
@@ -303,6 +282,11 @@ def write_rows(
             "label": nullable(decided.after),
             "belief": pa.array(kept(decided.belief, BELIEF_BITS).astype(np.float32)),
             "entropy": pa.array(kept(decided.entropy, ENTROPY_BITS)),
+            "proposed": nullable(decided.proposed),
+            "belief_proposed": pa.array(
+                kept(decided.belief_proposed, BELIEF_BITS).astype(np.float32),
+                mask=decided.proposed == MISSING,
+            ),
             "header": pa.nulls(count, pa.string()),
         },
         schema=LEDGER,
@@ -316,14 +300,6 @@ def parts_of(context: Context, headers: Sequence[Header]) -> list[Part]:
         Part(header.model or "", parse_rule(header.rule or ""), context.fit_of(header))
         for header in headers
     ]
-
-
-def _totals(decided: Decided) -> Any:
-    flipped = metrics.flipped(decided.before, decided.after)
-    expected = metrics.expected_flips(decided.belief_before[flipped], decided.belief[flipped])
-    first = (decided.before == MISSING).sum()
-    held = (decided.after == decided.before) & (decided.best != decided.after)
-    return np.array([first, flipped.sum(), expected.negative, expected.positive, held.sum()])
 
 
 def nothing(request: Request, note: str) -> Report:

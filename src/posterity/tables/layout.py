@@ -14,7 +14,7 @@ from posterity.errors import StoreError
 from posterity.tables.delta import Table
 from posterity.tables.files import Files
 
-FORMAT = 3
+FORMAT = 4
 """Raised when a store written by this version could not be read by the one before.
 
 A store of an older format is read as it is, and brought to this one by the first change made to
@@ -67,6 +67,8 @@ LEDGER = pa.schema(
         ("label", pa.int32()),
         ("belief", pa.float32()),
         ("entropy", pa.float64()),
+        ("proposed", pa.int32()),
+        ("belief_proposed", pa.float32()),
         ("header", pa.string()),
     ]
 )
