@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from benchmarks.paper.bars import ACCURACY, COMPATIBILITY, FLIPS, FLIPS_SHARE, bars
@@ -10,6 +12,8 @@ from benchmarks.paper.experiments import PAPER_MODELS, RULES, WEAKEST
 from posterity import replay
 from posterity.replay import Recording
 from tests.conftest import real_recording
+
+run_plain = partial(replay.run, beliefs="plain")
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +24,7 @@ def imagenet() -> Recording:
 def test_one_split_of_imagenet_reproduces_the_paper(imagenet: Recording) -> None:
     """One seed instead of five, so the bars are half as wide again (BEC: two and a half times)."""
     budgets = ["10%", "30%", "100%"]
-    rows = replay.run(imagenet, split=0.5, seed=0, budgets=budgets, rules=RULES).rows
+    rows = run_plain(imagenet, split=0.5, seed=0, budgets=budgets, rules=RULES).rows
     for bar in bars(rows):
         where = (bar.budget, bar.rule)
         assert abs(bar.off("accuracy")) <= 1.5 * ACCURACY, where
@@ -37,7 +41,7 @@ def test_cost_ratio_breaks_less_than_majority_vote_in_any_order(
 ) -> None:
     models = [model for model in PAPER_MODELS if order == "adversarial" or model not in WEAKEST]
     rules = ["majority-vote", "cost-ratio:10"]
-    majority, cost_ratio = replay.run(
+    majority, cost_ratio = run_plain(
         imagenet, models=models, order=order, confusion=confusion, rules=rules
     ).rows
     assert cost_ratio["negative_flips"] < majority["negative_flips"]
@@ -45,11 +49,11 @@ def test_cost_ratio_breaks_less_than_majority_vote_in_any_order(
 
 def test_labelled_set_and_target_from_different_recordings(imagenet: Recording) -> None:
     target = real_recording("imagenetv2_matchedfreq").pick(PAPER_MODELS)
-    (row,) = replay.run(target, source=imagenet, rules="max-belief").rows
+    (row,) = run_plain(target, source=imagenet, rules="max-belief").rows
     assert row["delta_accuracy"] > 10
     # The models of the two recordings are in different orders; by position it would be nonsense.
     shuffled = imagenet.pick(PAPER_MODELS[::-1])
-    (same,) = replay.run(target, source=shuffled, rules="max-belief").rows
+    (same,) = run_plain(target, source=shuffled, rules="max-belief").rows
     assert same["accuracy"] == row["accuracy"]
 
 
@@ -59,7 +63,7 @@ def test_a_class_never_seen_in_the_labelled_set() -> None:
     assert [langid.classes[k] for k in unseen] == ["other"]
     models = langid.models[-4:]
     for prior in ("uniform", "labelled"):
-        rows = replay.run(langid, models=models, prior=prior, confusion=["diagonal", "full"]).rows
+        rows = run_plain(langid, models=models, prior=prior, confusion=["diagonal", "full"]).rows
         assert all(row["accuracy"] > 85 for row in rows)
         assert all(0 <= row["expected_accuracy"] <= 100 for row in rows)
 
@@ -67,12 +71,12 @@ def test_a_class_never_seen_in_the_labelled_set() -> None:
 def test_soft_votes_of_language_models() -> None:
     emotion = real_recording("emotion_llm")
     for votes in ("hard", "soft"):
-        (row,) = replay.run(emotion, votes=votes, rules="max-belief", budgets="30%").rows
+        (row,) = run_plain(emotion, votes=votes, rules="max-belief", budgets="30%").rows
         assert row["delta_accuracy"] > 0
 
 
 def test_every_recording_can_be_replayed() -> None:
     for name in ("cifar10_test", "cifar10_1_v6", "model_vs_human"):
         recording = real_recording(name)
-        (row,) = replay.run(recording, budgets="10%").rows
+        (row,) = run_plain(recording, budgets="10%").rows
         assert row["steps"] == len(recording.models) - 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from posterity.errors import InvalidData, InvalidParameter, InvalidRecording, Un
 from posterity.selectors import Entropy, Random
 from tests import naive
 from tests.problems import Problem, problems, synthetic_recording
+
+run_plain = partial(replay.run, beliefs="plain")
+"""The paper's method; what the defaults are is tested with dependent beliefs."""
 
 ALL_RULES = [
     "replace",
@@ -35,7 +39,7 @@ KEYS = [
     *("votes", "selector", "budget", "rule", "n", "steps", "evaluations", "accuracy"),
     *("delta_accuracy", "mean_accuracy", "negative_flips", "positive_flips", "neutral_flips"),
     *("nfr", "pf_nf", "btc", "bec", "expected_accuracy", "expected_negative_flips"),
-    *("expected_positive_flips", "seconds"),
+    *("expected_positive_flips", "forecast", "seconds"),
 ]
 PERCENT = {"accuracy", "delta_accuracy", "mean_accuracy", "nfr", "btc", "bec", "expected_accuracy"}
 
@@ -89,7 +93,7 @@ def test_a_replay_with_missing_votes_equals_naive(
     recording: Recording, estimator: str, fraction: float
 ) -> None:
     assert (recording.votes == -1).mean() == pytest.approx(1 / 3, abs=0.05)
-    results = replay.run(
+    results = run_plain(
         recording, confusion=estimator, budgets=fraction, rules=ALL_RULES, split=0.5, seed=3
     )
     for at, rule in enumerate(ALL_RULES):
@@ -101,9 +105,7 @@ def test_a_replay_with_missing_votes_equals_naive(
 
 def test_a_random_selection_equals_naive(recording: Recording) -> None:
     for selector, seed in (("random", 3), ("random:7", 7)):
-        (row,) = replay.run(
-            recording, selector=selector, rules="max-belief", split=0.5, seed=3
-        ).rows
+        (row,) = run_plain(recording, selector=selector, rules="max-belief", split=0.5, seed=3).rows
         expected = Twin(recording).expect("max-belief", fraction=0.1, random_seed=seed)
         assert_equal(row, expected)
 
@@ -117,9 +119,9 @@ def test_soft_votes_and_a_labelled_prior_equal_naive() -> None:
     soft = replace(skewed, probabilities=probabilities)
     for rule in ("replace", "max-belief", "cost-ratio:2"):
         options: dict[str, Any] = {"budgets": 0.3, "split": 0.5, "seed": 3, "rules": rule}
-        (row,) = replay.run(soft, votes="soft", prior="labelled", **options).rows
+        (row,) = run_plain(soft, votes="soft", prior="labelled", **options).rows
         assert_equal(row, Twin(soft, prior="labelled").expect(rule, fraction=0.3))
-        (uniform,) = replay.run(soft, votes="soft", **options).rows
+        (uniform,) = run_plain(soft, votes="soft", **options).rows
         assert uniform["expected_accuracy"] != row["expected_accuracy"]
 
 
@@ -169,16 +171,16 @@ def test_one_pass_serves_all_rules(recording: Recording, monkeypatch: pytest.Mon
         fold(*given, **options)
 
     monkeypatch.setattr(Beliefs, "fold", counted)
-    together = replay.run(recording, rules=ALL_RULES, seed=1).rows
+    together = run_plain(recording, rules=ALL_RULES, seed=1).rows
     assert len(folds) == len(recording.models)
     for rule, row in zip(ALL_RULES, together, strict=True):
-        alone = replay.run(recording, rules=rule, seed=1).rows[0]
+        alone = run_plain(recording, rules=rule, seed=1).rows[0]
         assert alone | {"seconds": 0} == row | {"seconds": 0}
         assert row["seconds"] > 0
 
 
 def test_zero_budget_changes_nothing(recording: Recording) -> None:
-    for row in replay.run(recording, budgets=0, rules=ALL_RULES).rows:
+    for row in run_plain(recording, budgets=0, rules=ALL_RULES).rows:
         assert row["evaluations"] == 0
         assert row["negative_flips"] == row["positive_flips"] == row["neutral_flips"] == 0
         assert row["delta_accuracy"] == 0
@@ -254,7 +256,7 @@ def test_items_without_a_vote_come_first(recording: Recording) -> None:
 
 
 def test_the_oracle_never_breaks_and_bounds_the_rest(recording: Recording) -> None:
-    rows = {row["rule"]: row for row in replay.run(recording, rules=ALL_RULES, budgets=1.0).rows}
+    rows = {row["rule"]: row for row in run_plain(recording, rules=ALL_RULES, budgets=1.0).rows}
     assert rows["oracle"]["negative_flips"] == 0
     assert rows["oracle"]["pf_nf"] is None
     assert rows["oracle"]["accuracy"] == max(row["accuracy"] for row in rows.values())
@@ -289,7 +291,7 @@ def test_the_truth_is_hidden_from_everything_but_the_metrics(recording: Recordin
 
 
 def test_rows_describe_themselves(recording: Recording) -> None:
-    results = replay.run(
+    results = run_plain(
         recording,
         budgets=["10%", 0.1, 30],
         rules=["max-belief", rules.CostRatio(5), "cost-ratio:5.0"],
@@ -312,7 +314,7 @@ def test_rows_describe_themselves(recording: Recording) -> None:
 
 
 def test_results_are_written_as_parquet(recording: Recording, tmp_path: Path) -> None:
-    results = replay.run(recording, rules=ALL_RULES)
+    results = run_plain(recording, rules=ALL_RULES)
     results.write(tmp_path / "results.parquet")
     table = pq.read_table(tmp_path / "results.parquet")
     kinds = table["kind"].to_pylist()
@@ -327,7 +329,7 @@ def test_results_are_written_as_parquet(recording: Recording, tmp_path: Path) ->
 def test_a_failed_write_keeps_what_was_there(
     recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = replay.run(recording)
+    results = run_plain(recording)
     out = tmp_path / "results.parquet"
     out.write_text("precious")
 
@@ -345,7 +347,7 @@ def test_a_failed_write_keeps_what_was_there(
 
 
 def test_results_print_as_a_table(recording: Recording) -> None:
-    text = str(replay.run(recording, rules=["replace", "oracle"], seeds=2))
+    text = str(run_plain(recording, rules=["replace", "oracle"], seeds=2))
     assert "mean of 2 seeds" in text
     assert "replace" in text
     assert "–" in text  # the oracle's PF/NF
@@ -387,7 +389,7 @@ def test_the_table_shows_means_and_the_ratio_of_sums() -> None:
 
 def test_progress_counts_every_step(recording: Recording) -> None:
     seen: list[tuple[int, int]] = []
-    replay.run(recording, budgets=[0.1, 0.2], progress=lambda *step: seen.append(step))
+    run_plain(recording, budgets=[0.1, 0.2], progress=lambda *step: seen.append(step))
     assert seen == [(done, 12) for done in range(1, 13)]
 
 
@@ -403,13 +405,13 @@ def test_splits(recording: Recording) -> None:
     assert (
         replay.take_apart(marked, "is_source", seed=0).labelled.truth == recording.truth[:50]
     ).all()
-    assert replay.run(marked).rows[0]["split"] == "is_source"
-    assert replay.run(recording).rows[0]["split"] == 0.5
+    assert run_plain(marked).rows[0]["split"] == "is_source"
+    assert run_plain(recording).rows[0]["split"] == 0.5
 
 
 def test_orders_follow_the_labelled_set(recording: Recording) -> None:
     def order(name: str) -> Any:
-        return replay.run(recording, split=0.5, order=name).rows[0]["models"]
+        return run_plain(recording, split=0.5, order=name).rows[0]["models"]
 
     labelled = replay.take_apart(recording, 0.5, seed=0).labelled
     accuracy = [
@@ -426,17 +428,17 @@ def test_orders_follow_the_labelled_set(recording: Recording) -> None:
 def test_the_labelled_set_can_come_from_another_recording(recording: Recording) -> None:
     source = recording.take(np.arange(200)).pick(recording.models[::-1])
     target = recording.take(np.arange(200, 400))
-    row = replay.run(replace(target, name="target"), source=replace(source, name="source")).rows[0]
+    row = run_plain(replace(target, name="target"), source=replace(source, name="source")).rows[0]
     assert (row["source"], row["split"], row["n"]) == ("source", None, 200)
-    expected = replay.run(replace(recording, is_source=np.arange(400) < 200)).rows[0]
+    expected = run_plain(replace(recording, is_source=np.arange(400) < 200)).rows[0]
     assert row["accuracy"] == expected["accuracy"]
     with pytest.raises(InvalidParameter, match="not from both"):
-        replay.run(target, source=source, split=0.5)
+        run_plain(target, source=source, split=0.5)
     with pytest.raises(UnknownName, match="model 0"):
-        replay.run(target, source=source.pick(["model 1"]))
+        run_plain(target, source=source.pick(["model 1"]))
     other = replace(source, classes=("x", *source.classes[1:]))
     with pytest.raises(InvalidRecording, match="same classes"):
-        replay.run(target, source=other)
+        run_plain(target, source=other)
 
 
 def test_priors_as_users_write_them(recording: Recording, tmp_path: Path) -> None:
@@ -445,13 +447,13 @@ def test_priors_as_users_write_them(recording: Recording, tmp_path: Path) -> Non
     as_json.write_text(json.dumps(weights))
     as_csv.write_text("\ufeffclass 0, 3\n\nclass 1,1\n\n", encoding="utf-8")
     rows = [
-        replay.run(recording, prior=prior, budgets=1.0, rules="max-belief").rows[0]
+        run_plain(recording, prior=prior, budgets=1.0, rules="max-belief").rows[0]
         for prior in (str(as_json), str(as_csv), np.array([3.0, 1, 0, 0, 0, 0, 0]))
     ]
     assert len({row["accuracy"] for row in rows}) == 1
     assert rows[0]["prior"] == str(as_json)
     assert rows[2]["prior"] == "given"
-    assert replay.run(recording, prior="labelled").rows[0]["prior"] == "labelled"
+    assert run_plain(recording, prior="labelled").rows[0]["prior"] == "labelled"
 
 
 @pytest.mark.parametrize(
@@ -472,30 +474,34 @@ def test_bad_prior_files_are_named(
     path = tmp_path / "prior.json"
     path.write_text(content)
     with pytest.raises(InvalidData, match=message):
-        replay.run(recording, prior=str(path))
+        run_plain(recording, prior=str(path))
 
 
 def test_soft_votes_change_beliefs(recording: Recording) -> None:
     sure = np.eye(7)[recording.votes] * 0.93 + 0.01
     soft = replace(recording, probabilities=sure.astype(np.float16))
-    hard_row = replay.run(soft, rules="max-belief").rows[0]
-    soft_row = replay.run(soft, rules="max-belief", votes="soft").rows[0]
+    hard_row = run_plain(soft, rules="max-belief").rows[0]
+    soft_row = run_plain(soft, rules="max-belief", votes="soft").rows[0]
     assert soft_row["votes"] == "soft"
     assert soft_row["expected_accuracy"] != hard_row["expected_accuracy"]
     certain = replace(recording, probabilities=np.eye(7)[recording.votes].astype(np.float16))
-    same = replay.run(certain, rules="max-belief", votes="soft").rows[0]
+    same = run_plain(certain, rules="max-belief", votes="soft").rows[0]
     assert same["accuracy"] == hard_row["accuracy"]
     with pytest.raises(InvalidRecording, match="no class probabilities"):
-        replay.run(recording, votes="soft")
+        run_plain(recording, votes="soft")
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"beliefs": "fancy"}, UnknownName, "no kind of beliefs 'fancy'; known are: plain"),
+        (
+            {"beliefs": "fancy"},
+            UnknownName,
+            "no kind of beliefs 'fancy'; known are: dependent, plain",
+        ),
         ({"selector": ["entropy", "x"], "budgets": 1.0}, UnknownName, "no selector"),
         ({"budgets": ["10%", 20]}, InvalidParameter, "10% and 20 are the same share of 200"),
-        ({"rules": None}, InvalidParameter, "a name or a rule object"),
+        ({"rules": [None]}, InvalidParameter, "a name or a rule object"),
         ({"rules": rules.Replace}, InvalidParameter, "a name or a rule object"),
         ({"selector": 5}, InvalidParameter, "a name or a selector object"),
         ({"split": [0.5]}, InvalidParameter, "'split'"),
@@ -532,11 +538,11 @@ def test_bad_options_are_named(
     recording: Recording, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        replay.run(recording, **options)
+        run_plain(recording, **options)
 
 
 def test_a_model_without_labelled_votes_is_refused_by_name(recording: Recording) -> None:
     votes = recording.votes.copy()
     votes[2] = -1
     with pytest.raises(InvalidData, match=r"'model 2'.*labelled set is empty"):
-        replay.run(replace(recording, votes=votes))
+        run_plain(replace(recording, votes=votes))

@@ -30,7 +30,7 @@ def run_both(recording: Recording, path: Path, shard_rows: int, budget: str, rul
     parts = replay.take_apart(recording, 0.5, seed=0)
     target, labelled, names = parts.target, parts.labelled, np.array(recording.classes)
     ids = [f"item-{row}" for row in range(len(target))]
-    store = Store.create(path, classes=recording.classes, shard_rows=shard_rows)
+    store = Store.create(path, classes=recording.classes, beliefs="plain", shard_rows=shard_rows)
     store.add({"id": ids})
     steps = replay.walk(
         target,

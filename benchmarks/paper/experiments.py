@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from posterity import priors, rules
+from posterity import priors, replay, rules
 from posterity.budget import Budget
-from posterity.replay import Recording, Results, fit, run, take_apart, walk
+from posterity.replay import Recording, Results, fit, take_apart, walk
 from posterity.selectors import Entropy
 
 PAPER_MODELS = [
@@ -38,6 +39,8 @@ PARTIAL_CLASSES = 113
 ENTROPY_BINS = 40
 
 Experiment = Callable[[Path, int], Results]
+
+run = partial(replay.run, beliefs="plain")
 
 
 def imagenet(folder: Path, seeds: int) -> Results:

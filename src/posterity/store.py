@@ -30,7 +30,7 @@ from posterity.engine import (
     votefiles,
 )
 from posterity.engine.context import Context
-from posterity.engine.fits import DEPENDENT, PLAIN
+from posterity.engine.fits import DEPENDENT, check_beliefs
 from posterity.engine.items import add_items, remove_items
 from posterity.engine.pending import count_pending
 from posterity.engine.planning import Plan, Request
@@ -80,8 +80,7 @@ class Store:
         """
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
-        if beliefs not in (DEPENDENT, PLAIN):
-            raise UnknownName.among("kind of beliefs", str(beliefs), (DEPENDENT, PLAIN))
+        check_beliefs(beliefs)
         weights = priors.weights_of(prior, known.names)
         if shard_rows < 1:
             raise InvalidParameter.of("shard_rows", "at least 1", shard_rows)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from posterity.answers import plain_column, typed_name
 from posterity.cli.output import as_json_option, print_json, progress_bar, store_argument
+from posterity.engine.fits import DEPENDENT
 from posterity.engine.planning import DEFAULT_RULE
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.models import Model
@@ -55,7 +56,18 @@ def _with_model_options(command: Any) -> Any:
 )
 @click.option("--column", help="The distinct values of this column of the table are the classes.")
 @click.option("--type", "kind", default="str", show_default=True, help="Of names: str, int, bool.")
-@click.option("--confusion", default="full", show_default=True, help="diagonal or full.")
+@click.option(
+    "--beliefs",
+    default=DEPENDENT,
+    show_default=True,
+    help="dependent: models err on the same items, and alike; plain: the paper's product.",
+)
+@click.option(
+    "--confusion",
+    default="full",
+    show_default=True,
+    help="How plain beliefs estimate confusions: diagonal or full.",
+)
 @click.option(
     "--prior",
     default="uniform",
@@ -70,6 +82,7 @@ def init_command(
     classes: str,
     column: str | None,
     kind: str,
+    beliefs: str,
     confusion: str,
     prior: str,
     shard_rows: int | None,
@@ -84,7 +97,9 @@ def init_command(
     """
     names = read_names(classes, kind, column)
     options: dict[str, Any] = {} if shard_rows is None else {"shard_rows": shard_rows}
-    made = Store.create(store, classes=names, confusion=confusion, prior=prior, **options)
+    made = Store.create(
+        store, classes=names, beliefs=beliefs, confusion=confusion, prior=prior, **options
+    )
     if as_json:
         print_json(made.status())
     else:

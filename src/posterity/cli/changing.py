@@ -54,7 +54,7 @@ def _step_options(command: Any) -> Any:
             "--selector",
             default=DEFAULT_SELECTOR,
             show_default=True,
-            help="entropy, random[:SEED], everything.",
+            help="value (what a vote could change), entropy, random[:SEED], everything.",
         ),
         click.option("--budget", help="10%, 0.1 or 500. [default: everything at first, then 10%]"),
         click.option(

@@ -12,7 +12,6 @@ from posterity.cli.output import print_json, print_results, progress_bar
 from posterity.errors import InvalidParameter
 from posterity.replay import Recording, run
 from posterity.replay.experiment import (
-    BELIEFS,
     DEFAULT_BUDGET,
     DEFAULT_CONFUSION,
     DEFAULT_RULE,
@@ -29,10 +28,8 @@ from posterity.specs import split_list
 @click.option("--models", metavar="A,B,C", help="Models in their order of arrival. [default: all]")
 @click.option(
     "--beliefs",
-    default=BELIEFS[0],
-    show_default=True,
     help="dependent: models err on the same items, and alike; plain: the paper's product of"
-    " likelihoods.",
+    " likelihoods. [default: dependent; with --confusion or soft votes plain]",
 )
 @click.option(
     "--confusion",
@@ -106,7 +103,7 @@ def replay_command(
     context: click.Context,
     paths: tuple[str, ...],
     models: str | None,
-    beliefs: str,
+    beliefs: str | None,
     confusion: str | None,
     selector: str | None,
     budgets: str,

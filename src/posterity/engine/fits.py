@@ -18,10 +18,16 @@ from posterity._arrays import Counts, Floats
 from posterity.beliefs import Beliefs
 from posterity.confusion import FLOOR, Cells, Confusion
 from posterity.dependence import Dependence
-from posterity.errors import StoreError
+from posterity.errors import StoreError, UnknownName
 from posterity.products import Product
 
 DEPENDENT, PLAIN = "dependent", "plain"
+
+
+def check_beliefs(name: str) -> None:
+    """Refuse a kind of beliefs that does not exist."""
+    if name not in (DEPENDENT, PLAIN):
+        raise UnknownName.among("kind of beliefs", str(name), (DEPENDENT, PLAIN))
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,7 +55,7 @@ def run(
     seed: int = 0,
     seeds: int = 1,
     order: str = "given",
-    beliefs: str = BELIEFS[0],
+    beliefs: str | None = None,
     confusion: str | Sequence[str] | None = None,
     prior: str | Floats = "uniform",
     votes: str = VOTES[0],
@@ -66,12 +66,15 @@ def run(
 ) -> Results:
     """Replay a model sequence over a recording; every combination of the lists is one run.
 
+    Beliefs are dependent unless asked to be plain, or something only plain ones have is asked for.
     The labelled set is part of the recording (``split``) or all of another one (``source``).
     ``seeds`` repeats everything with the seeds ``seed``, ``seed + 1``, …: each shuffles its own
     split and draws its own random selections. The truth is hidden from everything but the
     metrics and the oracle.
     """
     # All options are read before the first walk, so that no mistake shows only hours later.
+    if beliefs is None:  # what only plain ones have asks for them
+        beliefs = PLAIN if confusion is not None or votes == "soft" else DEPENDENT
     _among("kind of beliefs", beliefs, BELIEFS)
     _among("kind of votes", votes, VOTES)
     check_order(order)
