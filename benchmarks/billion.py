@@ -40,7 +40,7 @@ def build(folder: Path, items: int) -> None:
     """
     write_labelled(folder)
     classes = json.loads((folder / "classes.json").read_text())
-    store = Store.create(folder / "store", classes=classes)
+    store = Store.create(folder / "store", classes=classes, beliefs="plain")
     register_models(store, folder, ("old", "mid", "new"))
     _add_items(Context(open_files(store.path)), items)
     _add_steps(Context(open_files(store.path)))

@@ -130,7 +130,7 @@ def measure_import(folder: Path) -> dict[str, Any]:
     stage = Stages()
     classes = json.loads((folder / "classes.json").read_text())
     stage("plain copy of the files", lambda: _copy(folder / "predictions", folder / "copy"))
-    store = Store.create(folder / "imported", classes=classes)
+    store = Store.create(folder / "imported", classes=classes, beliefs="plain")
     old = Model("old", labelled=folder / "truth.parquet", key="path")
     done = stage(
         "import",
@@ -168,7 +168,7 @@ def measure_updates(folder: Path) -> dict[str, Any]:
     """Every stage, timed; run in a process of its own, so that the peak is its own."""
     stage = Stages()
     classes = json.loads((folder / "classes.json").read_text())
-    store = Store.create(folder / "store", classes=classes)
+    store = Store.create(folder / "store", classes=classes, beliefs="plain")
     items = stage("add items", lambda: store.add(folder / "items.parquet"))
     stage("register", lambda: register_models(store, folder, ("old", "new")))
     stage("first update", lambda: store.update("old", votes=folder / "old.parquet"))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.speed import beliefs, beside, evaluation, rules, scale, selection
+from benchmarks.speed import beliefs, beside, dependent, evaluation, rules, scale, selection
 from benchmarks.speed.dense import BLOCK_CELLS
 from benchmarks.speed.history import HIGHEST, LABELLED, LOWEST
 from benchmarks.speed.timing import REPEATS, machine
@@ -39,6 +39,16 @@ cache (the best of {sizes} KiB), with buffers made once.
 folds the whole history anew.
 
 {beliefs.report(list(beliefs.measure()))}"""
+
+
+def part_dependent(_: argparse.Namespace) -> str:
+    """Dependent beliefs beside plain ones."""
+    return f"""## Dependent beliefs
+
+The same history ({dependent.SETTING}; {dependent.ITEMS:,} items): a step's beliefs both ways, and
+what the selector `value` computes. Work is in proportion to votes, not to classes.
+
+{dependent.report(dependent.measure())}"""
 
 
 def part_scale(_: argparse.Namespace) -> str:
@@ -108,6 +118,7 @@ one seed.
 
 PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
     "beliefs": part_beliefs,
+    "dependent": part_dependent,
     "scale": part_scale,
     "selection": part_selection,
     "peers": part_peers,

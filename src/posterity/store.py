@@ -73,14 +73,11 @@ class Store:
     ) -> Store:
         """Make an empty store at a folder or an object-store URI.
 
-        ``beliefs``: ``"dependent"`` (models err together), or ``"plain"``, with confusions
-        estimated as ``confusion`` says, which also stand in where too little is labelled.
-        ``prior``: ``"uniform"``, ``"labelled"`` (the class frequencies of the labelled set),
-        weights, one a class, or a file of them.
+        ``beliefs``: ``"dependent"`` or ``"plain"``, which estimates confusions as ``confusion``
+        says; ``prior``: ``"uniform"``, ``"labelled"``, one weight a class, or a file of them.
         """
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
-        check_beliefs(beliefs)
         weights = priors.weights_of(prior, known.names)
         if shard_rows < 1:
             raise InvalidParameter.of("shard_rows", "at least 1", shard_rows)
@@ -94,7 +91,7 @@ class Store:
         layout.classes.head().commit([layout.classes.write(rows, label="classes")])
         described = Description(
             shard_rows=shard_rows,
-            beliefs=beliefs,
+            beliefs=check_beliefs(beliefs),
             confusion=confusion,
             prior=_kind_of_prior(prior, weights),
             classes=len(known),
@@ -209,7 +206,7 @@ class Store:
         return evaluating.planned_items(self._context(), plan)
 
     def planned_batches(self, plan: Plan) -> Iterator[pa.Table]:
-        """The same, a batch at a time."""
+        """The same by batches."""
         return evaluating.planned_batches(self._context(), plan)
 
     def update(

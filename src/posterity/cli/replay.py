@@ -15,8 +15,6 @@ from posterity.replay.experiment import (
     DEFAULT_BUDGET,
     DEFAULT_CONFUSION,
     DEFAULT_RULE,
-    DEPENDENT,
-    PLAIN,
     VOTES,
 )
 from posterity.replay.importers import IMPORTERS, import_recordings
@@ -52,11 +50,12 @@ from posterity.specs import split_list
 )
 @click.option(
     "--rules",
+    default=DEFAULT_RULE,
+    show_default=True,
     metavar="LIST",
     help="replace, majority-vote, max-belief, max-belief-min-entropy,"
     " cost-ratio:C[,neutral=C0], oracle; any but oracle with +confirm: a flip waits for the item's"
-    " next vote, and is made without one by a step that does not select the item, or at the end."
-    f" [default: {DEFAULT_RULE[DEPENDENT]}; with plain beliefs {DEFAULT_RULE[PLAIN]}]",
+    " next vote, and is made without one by a step that does not select the item, or at the end.",
 )
 @click.option(
     "--split",
@@ -107,7 +106,7 @@ def replay_command(
     confusion: str | None,
     selector: str | None,
     budgets: str,
-    rules: str | None,
+    rules: str,
     split: str | None,
     source: str | None,
     votes: str,
@@ -163,7 +162,7 @@ def replay_command(
             votes=votes,
             selector=None if selector is None else split_list(selector),
             budgets=split_list(budgets),
-            rules=None if rules is None else split_list(rules),
+            rules=split_list(rules),
             progress=progress,
         )
     if as_json:

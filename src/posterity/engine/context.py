@@ -99,6 +99,11 @@ class Context:
         return self.layout.models.head()
 
     @cached_property
+    def labelled(self) -> pa.Table:
+        """The labelled votes of all models, those of registrations that were cut short included."""
+        return self.layout.labelled.head().read()
+
+    @cached_property
     def models(self) -> dict[str, Registered]:
         """The registered models, in their order of arrival, each with its latest settings."""
         listed = [
@@ -220,7 +225,7 @@ class Context:
 
     def forget_models(self) -> None:
         """One was registered: read them again when they are next asked for."""
-        for name in ("arrivals", "models"):
+        for name in ("arrivals", "models", "labelled"):
             self.__dict__.pop(name, None)
         self._fits.clear()
 

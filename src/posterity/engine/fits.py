@@ -24,10 +24,11 @@ from posterity.products import Product
 DEPENDENT, PLAIN = "dependent", "plain"
 
 
-def check_beliefs(name: str) -> None:
-    """Refuse a kind of beliefs that does not exist."""
+def check_beliefs(name: str) -> str:
+    """A kind of beliefs; refuses one that does not exist."""
     if name not in (DEPENDENT, PLAIN):
         raise UnknownName.among("kind of beliefs", str(name), (DEPENDENT, PLAIN))
+    return name
 
 
 @dataclass(frozen=True, eq=False)

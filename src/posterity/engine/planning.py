@@ -148,10 +148,12 @@ class Plan:
         if self.note:
             return self.note
         cost = "unknown" if self.cost is None else f"{self.cost:g}"
+        used = parse_selector(self.request.selector)
+        used = used if self.beliefs != PLAIN else _without_value(used)
         shown = ", ".join(f"{name} ({count})" for name, count in list(self.affected.items())[:5])
         return (
             f"plan {self.id}: {self.request.model} on {self.evaluations:,} of {self.eligible:,} "
-            f"eligible items ({self.request.selector}, {self.request.budget or 'default budget'})\n"
+            f"eligible items ({used}, {self.request.budget or 'default budget'})\n"
             f"rule {self.request.rule}; cost {cost}\n"
             f"labels most affected: {shown or 'none'}\n"
             + (

@@ -194,7 +194,7 @@ def labelled_rows(context: Context, model: Registered) -> pa.Table:
 
     The same one made again leaves them twice.
     """
-    table = context.layout.labelled.head().read()
+    table = context.labelled
     own = table.filter(
         pc.and_(
             pc.equal(table.column("model"), model.name),

@@ -38,7 +38,7 @@ VOTES = ("hard", "soft")
 DEFAULT_CONFUSION = "full"
 DEFAULT_SELECTOR = {DEPENDENT: "value", PLAIN: "entropy"}
 DEFAULT_BUDGET = "10%"
-DEFAULT_RULE = {DEPENDENT: "cost-ratio:10+confirm", PLAIN: "cost-ratio:10"}
+DEFAULT_RULE = "cost-ratio:10"
 
 Progress = Callable[[int, int], None]
 """Called with the steps done and the steps in all."""
@@ -61,7 +61,7 @@ def run(
     votes: str = VOTES[0],
     selector: str | Selector | Sequence[str | Selector] | None = None,
     budgets: Budget | float | str | Sequence[Budget | float | str] = DEFAULT_BUDGET,
-    rules: str | Rule | Sequence[str | Rule] | None = None,
+    rules: str | Rule | Sequence[str | Rule] = DEFAULT_RULE,
     progress: Progress | None = None,
 ) -> Results:
     """Replay a model sequence over a recording; every combination of the lists is one run.
@@ -98,7 +98,7 @@ def run(
             hint="Choose the beliefs 'dependent', or another selector.",
         )
     spending = _read_each("budgets", budgets, Budget.of)
-    deciding = _read_each("rules", DEFAULT_RULE[beliefs] if rules is None else rules, parse_rule)
+    deciding = _read_each("rules", rules, parse_rule)
     first = read_seed(seed, "seed")
     if type(seeds) is not int or not 1 <= seeds <= MOST_SEED - first + 1:
         raise InvalidParameter.of("seeds", "at least 1", seeds)

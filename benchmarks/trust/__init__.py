@@ -1,0 +1,1 @@
+"""Dependent beliefs measured: calibration, the frontier, every cell, and what each part brings."""
