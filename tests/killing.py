@@ -28,7 +28,7 @@ _warm = Beliefs(priors.uniform(2), items=1)
 _warm.fold([0], Confusion.from_accuracy(0.9, classes=2))
 _warm.of([0])
 
-OPERATIONS = ("add", "update", "revert", "compact")
+OPERATIONS = ("add", "update", "revert", "settle", "compact")
 
 
 def prepared(path: Path, operation: str) -> World:
@@ -37,6 +37,9 @@ def prepared(path: Path, operation: str) -> World:
     store = small_store(path, world)
     if operation in ("revert", "compact"):
         store.update(world.model("mid"), budget="50%", rule="max-belief")
+    if operation in ("update", "settle"):  # with flips pending, that the update makes or drops
+        report = store.update(world.model("mid"), budget="50%", rule="max-belief+confirm")
+        assert report.pending > 0
     if operation == "compact":
         store.remove(["item-7"])
     return world
@@ -59,6 +62,8 @@ def perform(path: str, operation: str, log: str, pause: float = 0.0) -> None:
         store.update(world.model("new", seen), budget="50%", rule="cost-ratio:2", batch=6)
     elif operation == "revert":
         store.revert(1)
+    elif operation == "settle":
+        store.settle()
     elif operation == "import":
         table = world.table().append_column("old", [world.votes["old"]])
         table = table.append_column("new", [world.votes["new"]])

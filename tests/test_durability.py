@@ -18,6 +18,7 @@ from posterity import Store
 from posterity.errors import StoreError
 from posterity.tables import failpoints
 from posterity.tables.delta import to_parquet
+from posterity.tables.layout import FORMAT
 from tests.killing import (
     OPERATIONS,
     asked,
@@ -153,7 +154,7 @@ def test_a_newer_format_is_refused(store: Store) -> None:
     description = Path(store.path, "posterity.json")
     told = json.loads(description.read_text())
     description.write_text(json.dumps(told | {"format": 99}))
-    with pytest.raises(StoreError, match="has format 99; this version knows 3"):
+    with pytest.raises(StoreError, match=f"has format 99; this version knows {FORMAT}"):
         Store(store.path)
     description.write_text("{")
     with pytest.raises(StoreError, match="damaged"):

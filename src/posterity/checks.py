@@ -124,7 +124,7 @@ def _steps(context: Context) -> Iterator[str]:
 def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]:
     """Walk the steps of a shard in order, with the items as they stood before each."""
     before = Current.nothing(history.items, 0.0)
-    present = np.flatnonzero(~context.removed.among(history.start, history.items))
+    present = ~context.removed.among(history.start, history.items)
     waiting = deque(sorted(history.steps))
     for at, header in enumerate(context.headers):
         while waiting and waiting[0] < header.step:
@@ -133,8 +133,10 @@ def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]
         rows = history.steps.get(header.step)
         settles = header.kind in (UPDATE, SETTLE)
         if settles:
-            pending = Pending.among(before, present).rows
-            left = pending if rows is None else np.setdiff1d(pending, rows.rows)
+            left = np.flatnonzero(before.proposed != MISSING)
+            left = left[present[left]]
+            if len(left) and rows is not None:
+                left = np.setdiff1d(left, rows.rows)
             if len(left):
                 yield (
                     f"Step {header.step} has neither made nor dropped the pending flip of row "
@@ -162,7 +164,8 @@ def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]
                 yield from _compare(header, shard, history.start, rows, again)
     for number in waiting:
         before.follow(number, _inside(history.steps[number], history.items))
-    if len(Pending.among(before, present)) and shard not in pending_shards(context.headers):
+    pending = present & (before.proposed != MISSING)
+    if pending.any() and shard not in pending_shards(context.headers):
         yield f"Shard {shard} has pending flips, and the header of the step does not say so."
 
 
@@ -203,10 +206,12 @@ def _again(
         return made.made()
     earlier = live_updates(headers[:-1])
     steps = parts_of(context, [*earlier, headers[-1]])
-    at = np.flatnonzero(rows.vote != MISSING)
+    at = np.flatnonzero(rows.vote != MISSING) if len(made) else slice(None)
     voted = rows.rows[at]
     votes = [*history.votes_of(voted, earlier), rows.cast[at]]
     decided = decide_last(steps, votes, before.label[voted], before.proposed[voted])
+    if not len(made):
+        return decided
     order = np.argsort(np.concatenate([voted, made.rows]), kind="stable")
     return Decided.joined([decided, made.made()])[order]
 
