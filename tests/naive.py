@@ -48,6 +48,36 @@ def full(counts: Sequence[Sequence[int]]) -> list[list[float]]:
     return table
 
 
+def single(counts: Sequence[Sequence[int]]) -> list[list[float]]:
+    classes = len(counts)
+    seen = sum(counts[i][k] for i in range(classes) for k in range(classes))
+    return spread([(sum(counts[k][k] for k in range(classes)) + 1) / (seen + 2)] * classes)
+
+
+def shrunk(counts: Sequence[Sequence[int]]) -> list[list[float]]:
+    """The strength that makes the counts of all classes likeliest, one chance after the other."""
+    classes = len(counts)
+    seen = [sum(counts[i][k] for i in range(classes)) for k in range(classes)]
+    right = [counts[k][k] for k in range(classes)]
+    mean = (sum(right) + 1) / (sum(seen) + 2)
+
+    def likelihood(strength: float) -> float:
+        total = 0.0
+        for k in range(classes):
+            # Item by item: what the ones before it say of the next.
+            for before in range(right[k]):
+                total += math.log((strength * mean + before) / (strength + before))
+            for before in range(seen[k] - right[k]):
+                chance = strength * (1 - mean) + before
+                total += math.log(chance / (strength + right[k] + before))
+        return total
+
+    strengths = [2.0**power for power in range(13)]
+    most = max(likelihood(strength) for strength in strengths)
+    strength = [one for one in strengths if likelihood(one) > most - 1e-9][-1]
+    return spread([(right[k] + strength * mean) / (seen[k] + strength) for k in range(classes)])
+
+
 def spread(accuracies: Sequence[float]) -> list[list[float]]:
     classes = len(accuracies)
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from functools import cached_property
+from math import lgamma
 from typing import Literal
 
 import numpy as np
@@ -232,10 +233,7 @@ def diagonal(cells: Cells) -> Confusion:
     The paper's estimator for many classes, smoothed so that 0 and 1 cannot occur; a class never
     seen in the labelled set gets one half.
     """
-    right = np.zeros(cells.classes, dtype=np.int64)
-    own = cells.votes == cells.truths
-    right[cells.votes[own]] = cells.counts[own]
-    accuracies = (right + 1) / (cells.truth_counts + 2)
+    accuracies = (_right(cells) + 1) / (cells.truth_counts + 2)
     return _spread(accuracies, (1 - accuracies) / (cells.classes - 1))
 
 
@@ -247,9 +245,59 @@ def full(cells: Cells) -> Confusion:
     return Confusion.sparse(1 / total, cells.votes, cells.truths, values, more)
 
 
+STRENGTHS = tuple(2.0**power for power in range(13))
+"""Labelled items the model's mean may count for in every class; the largest is as good as all."""
+
+
+def shrunk(cells: Cells) -> Confusion:
+    """Class-wise accuracies drawn to the model's mean; errors spread evenly (empirical Bayes).
+
+    π(k,k) = (c(k,k) + s·m)/(n_k + s), with m the mean over all labelled items, and s the strength
+    under which the counts of all classes are most likely (a beta-binomial).
+    """
+    right, seen = _right(cells), cells.truth_counts
+    mean = (right.sum() + 1) / (seen.sum() + 2)
+    known = seen > 0
+    likely = [_beta_binomial(right[known], seen[known], mean, one) for one in STRENGTHS]
+    # Of equally likely ones the strongest: where counts say nothing, classes do not differ.
+    strength = STRENGTHS[max(at for at, one in enumerate(likely) if one > max(likely) - 1e-9)]
+    accuracies = (right + strength * mean) / (seen + strength)
+    return _spread(accuracies, (1 - accuracies) / (cells.classes - 1))
+
+
+def single(cells: Cells) -> Confusion:
+    """One accuracy for all classes: what ``shrunk`` comes to where classes do not differ."""
+    mean = (_right(cells).sum() + 1) / (cells.truth_counts.sum() + 2)
+    accuracies = np.full(cells.classes, mean)
+    return _spread(accuracies, (1 - accuracies) / (cells.classes - 1))
+
+
+def _right(cells: Cells) -> Counts:
+    """c(k, k)."""
+    right = np.zeros(cells.classes, dtype=np.int64)
+    own = cells.votes == cells.truths
+    right[cells.votes[own]] = cells.counts[own]
+    return right
+
+
+def _beta_binomial(right: Counts, seen: Counts, mean: float, strength: float) -> float:
+    """The log-likelihood of counts, but for what does not depend on the strength."""
+    hits, misses = strength * mean, strength * (1 - mean)
+    fixed = lgamma(strength) - lgamma(hits) - lgamma(misses)
+    return sum(
+        fixed + lgamma(one + hits) + lgamma(all_ - one + misses) - lgamma(all_ + strength)
+        for one, all_ in zip(right.tolist(), seen.tolist(), strict=True)
+    )
+
+
 Estimator = Callable[[Cells], Confusion]
 
-ESTIMATORS: dict[str, Estimator] = {"diagonal": diagonal, "full": full}
+ESTIMATORS: dict[str, Estimator] = {
+    "diagonal": diagonal,
+    "full": full,
+    "shrunk": shrunk,
+    "single": single,
+}
 
 
 def estimate(name: str) -> Estimator:

@@ -66,7 +66,7 @@ def _with_model_options(command: Any) -> Any:
     "--confusion",
     default="full",
     show_default=True,
-    help="How plain beliefs estimate confusions: diagonal or full.",
+    help="How plain beliefs estimate confusions: diagonal, full, shrunk or single.",
 )
 @click.option(
     "--prior",

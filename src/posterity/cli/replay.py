@@ -32,7 +32,8 @@ from posterity.specs import split_list
 @click.option(
     "--confusion",
     metavar="LIST",
-    help=f"With plain beliefs, how confusions are estimated: diagonal, full."
+    help=f"With plain beliefs, how confusions are estimated: diagonal, full, shrunk (classes"
+    " drawn to the model's mean), single (one accuracy)."
     f" [default: {DEFAULT_CONFUSION}]",
 )
 @click.option(
