@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from posterity import Beliefs, Confusion, Model, Store, priors
+from posterity import Beliefs, Confusion, Model, Store, fitting, priors
 from posterity.engine.context import Context
 from posterity.engine.runs import Run, unfinished
 from posterity.tables import failpoints
@@ -27,6 +27,11 @@ _processes.set_forkserver_preload(["tests.killing"])
 _warm = Beliefs(priors.uniform(2), items=1)
 _warm.fold([0], Confusion.from_accuracy(0.9, classes=2))
 _warm.of([0])
+_few, _truth = np.array([[0, 0], [1, 1]], dtype=np.int32), np.array([0, 1], dtype=np.int32)
+_fit = fitting.fit(_few, _truth, priors.uniform(2))
+fitting.calibrate([(_fit, _few, _truth)], [0, 1], _fit.calibrator)
+_fit.believe(_few, [0, 1], _truth, _truth[:, None])
+_fit.value(_few, [0, 1], _truth, model=1, ratio=1)
 
 OPERATIONS = ("add", "update", "revert", "settle", "compact")
 

@@ -36,7 +36,7 @@ def log_right(fit: Any, votes: Sequence[Vote], truth: int | None) -> float:
             chance = accuracy(fit, model, level, truth)
             weight *= chance if code == truth else 1 - chance
         total += weight
-    return math.log(total)
+    return math.log(total) if total > 0 else -math.inf
 
 
 def log_wrong(fit: Any, votes: Sequence[Vote], truth: int | None, *, specific: bool) -> float:
@@ -80,6 +80,9 @@ def of_candidates(fit: Any, votes: Sequence[Vote]) -> dict[int | None, float]:
     numbers = [float(number) for number in fit.calibrator]
     worth = {}
     for one in named:
+        if scores[one] == -math.inf:
+            worth[one] = -math.inf
+            continue
         worth[one] = max(numbers[0] + numbers[1] * many, 0.05) * max(scores[one] - best, -60)
         if one is None:
             worth[one] += numbers[2] + numbers[3] * many + numbers[4] * (len(named) - 2)
@@ -118,10 +121,14 @@ def value(fit: Any, votes: Sequence[Vote], label: int, model: int, ratio: float)
     left = dict.fromkeys(known, 1.0)
     for code in [one for one in known if one is not None]:
         after = [*votes, (model, code)]
-        chances = {one: min(math.exp(raw(fit, after, one) - before[one]), 1.0) for one in known}
+        chances = {
+            one: min(math.exp(raw(fit, after, one) - before[one]), 1.0)
+            for one in known
+            if known[one] > 0
+        }
         for one, chance in chances.items():
             left[one] -= chance
-        likely = sum(known[one] * chances[one] for one in known)
+        likely = sum(known[one] * chance for one, chance in chances.items())
         worth += likely * gain(of_candidates(fit, after), label, hope)
     if None in known:
         levels = range(fit.accuracies.shape[1])

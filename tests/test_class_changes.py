@@ -288,8 +288,8 @@ def test_a_skewed_prior_decides_as_the_formula_says(
     tmp_path: Path, world: World, weights: list[float]
 ) -> None:
     stores = {
-        "skewed": small_store(tmp_path / "skewed", world, prior=weights),
-        "uniform": small_store(tmp_path / "uniform", world, prior="uniform"),
+        "skewed": small_store(tmp_path / "skewed", world, beliefs="plain", prior=weights),
+        "uniform": small_store(tmp_path / "uniform", world, beliefs="plain", prior="uniform"),
     }
     listed = NAMES.tolist()
     truth = [listed.index(name) for name in world.labelled_truth]

@@ -68,7 +68,7 @@ def test_every_command_speaks_json(
 
 def test_tables_for_people(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = run(capsys, "plan", store, "new", "--out", tmp_path / "todo.parquet")
-    assert "6 of 60 eligible items (entropy, default budget)" in out
+    assert "6 of 60 eligible items (value, default budget)" in out
     assert pq.read_table(tmp_path / "todo.parquet").num_rows == 6
     votes = ("--votes", tmp_path / "new.parquet", "--budget", "100%", "--rule", "replace")
     out, _ = run(capsys, "update", store, "new", *votes)

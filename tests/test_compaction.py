@@ -68,7 +68,7 @@ def store(tmp_path: Path) -> Store:
     world = World()
     held = small_store(tmp_path / "store", world)
     for name in ("mid", "new", "best"):
-        held.update(world.model(name), budget="50%")
+        held.update(world.model(name), budget="50%", selector="entropy")
     held.revert(2)
     return held
 

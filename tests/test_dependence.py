@@ -33,8 +33,12 @@ def fits(draw: st.DrawFn) -> Dependence:
     copies = np.tril(rng.random((models, models)).clip(0, 0.995), -1)
     cells = np.flatnonzero(rng.random(classes * classes) < 0.2)
     starts = np.searchsorted(cells, np.arange(classes + 1) * classes)
+    prior = rng.dirichlet(np.ones(classes))
+    if classes > 2 and draw(st.booleans()):
+        prior[rng.integers(0, classes)] = 0.0  # a class that cannot be
+        prior /= prior.sum()
     return Dependence(
-        prior=rng.dirichlet(np.ones(classes)),
+        prior=prior,
         levels=rng.dirichlet(np.ones(depth), classes),
         accuracies=accuracies,
         shifts=rng.normal(0, draw(st.sampled_from([0.0, 2.0])), (models, classes)),

@@ -94,7 +94,7 @@ def files_of(cache: Path) -> list[Path]:
 
 
 def test_a_second_plan_reads_no_ledger(store: Store, reads: Reads, cache: Path) -> None:
-    first = store.plan("new", budget="20%")
+    first = store.plan("new", budget="20%", selector="entropy")
     assert len(reads.taken()) == 3  # one step, three shards, once for all passes
     assert [path.name for path in files_of(cache)] == [f"shard-00000{at}.cache" for at in range(3)]
     again = store.plan("mid", budget="20%", selector="random")
@@ -105,10 +105,10 @@ def test_a_second_plan_reads_no_ledger(store: Store, reads: Reads, cache: Path) 
 def test_after_an_update_only_its_files_are_read(
     store: Store, world: World, reads: Reads, cache: Path
 ) -> None:
-    store.plan("new", budget="20%")
+    store.plan("new", budget="20%", selector="entropy")
     store.update("mid", budget="50%", votes=world.votes_table("mid"))
     reads.taken()
-    store.plan("new", budget="20%")
+    store.plan("new", budget="20%", selector="entropy")
     assert {Path(path).name.split("-")[1] for path in reads.taken()} == {"000001"}
     assert len(files_of(cache)) == 3
     assert_same(opened(store))
@@ -117,21 +117,21 @@ def test_after_an_update_only_its_files_are_read(
 def test_a_step_elsewhere_leaves_a_shard_as_it_was(
     store: Store, world: World, reads: Reads
 ) -> None:
-    store.plan("new", budget="20%")
+    store.plan("new", budget="20%", selector="entropy")
     store.update("mid", budget="100%", where="number < 20", votes=world.votes_table("mid"))
     reads.taken()
-    store.plan("new", budget="20%")
+    store.plan("new", budget="20%", selector="entropy")
     assert [path.split("/")[1] for path in reads.taken()] == ["shard=0"]
 
 
 def test_plans_are_the_same_without_a_cache(
     store: Store, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
-    kept = [store.plan(name, budget=0.3) for name in ("new", "new", "mid")]
+    kept = [store.plan(name, budget=0.3, selector="entropy") for name in ("new", "new", "mid")]
     assert kept[0].id == kept[1].id
     shutil.rmtree(cache)
     monkeypatch.setenv(caches.VARIABLE, "off")
-    anew = [store.plan(name, budget=0.3) for name in ("new", "new", "mid")]
+    anew = [store.plan(name, budget=0.3, selector="entropy") for name in ("new", "new", "mid")]
     assert [plan.to_dict() for plan in anew] == [plan.to_dict() for plan in kept]
     assert not cache.exists()
 
@@ -156,7 +156,7 @@ def test_a_damaged_cache_is_made_anew(store: Store, cache: Path, reads: Reads, d
         path.write_bytes(DAMAGES[damage](path.read_bytes()))
     assert_same(opened(store))
     reads.taken()
-    store.plan("new", budget="20%")
+    store.plan("new", budget="20%", selector="entropy")
     assert reads.taken() == []  # whole again
 
 
@@ -213,7 +213,7 @@ def test_a_reader_of_the_past_leaves_the_present_alone(
     assert_same(past)
     assert [path.read_bytes() for path in files_of(cache)] == kept
     reads.taken()
-    store.plan("new", budget="20%")
+    store.plan("new", budget="20%", selector="entropy")
     assert reads.taken() == []
 
 

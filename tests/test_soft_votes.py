@@ -327,7 +327,7 @@ def beliefs(store: Store) -> list[dict[str, float]]:
 
 def test_beliefs_from_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
     """Hard, soft, hard again: every belief and entropy as the formula has it."""
-    store = small_store(tmp_path / "store", world)
+    store = small_store(tmp_path / "store", world, beliefs="plain")
     store.update(world.soft_model("mid"), budget="100%", rule="max-belief")
     store.update(world.model("best"), budget="50%", rule="cost-ratio:2")
     rows = contents(store)["rows"]
@@ -365,7 +365,7 @@ def test_soft_and_hard_votes_in_one_step(world: SoftWorld, tmp_path: Path) -> No
     table = table.append_column("mid", [world.votes["new"]])
     table = table.append_column("sure", pa.array(sure))
     for suffix in ("parquet", "jsonl"):
-        store = Store.create(tmp_path / suffix, classes=NAMES, shard_rows=25)
+        store = Store.create(tmp_path / suffix, classes=NAMES, beliefs="plain", shard_rows=25)
         source = tmp_path / f"preds.{suffix}"
         if suffix == "parquet":
             pq.write_table(table, source, row_group_size=7)
@@ -392,7 +392,7 @@ def test_soft_and_hard_votes_in_one_step(world: SoftWorld, tmp_path: Path) -> No
 
 
 def test_reverting_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
-    store = small_store(tmp_path / "store", world)
+    store = small_store(tmp_path / "store", world, beliefs="plain")
     without = beliefs(store)
     store.update(world.soft_model("mid"), budget="100%", rule="max-belief")
     with_it = beliefs(store)
@@ -410,9 +410,9 @@ def test_reverting_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
 
 
 def test_a_stopped_run_keeps_its_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
-    expected = small_store(tmp_path / "expected", world)
+    expected = small_store(tmp_path / "expected", world, beliefs="plain")
     expected.update(world.soft_model("mid"), budget="100%", rule="max-belief", batch=6)
-    store = small_store(tmp_path / "store", world)
+    store = small_store(tmp_path / "store", world, beliefs="plain")
     seen: list[int] = []
     stopped = world.soft_model("mid", seen, stop=24)
     with pytest.raises(KeyboardInterrupt):
@@ -429,7 +429,7 @@ def test_a_stopped_run_keeps_its_soft_votes(world: SoftWorld, tmp_path: Path) ->
 
 
 def test_a_plan_carried_out_with_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
-    store = small_store(tmp_path / "store", world)
+    store = small_store(tmp_path / "store", world, beliefs="plain")
     model = world.soft_model("mid")
     plan = store.plan(model, budget=9, rule="max-belief")
     assert store.update(model, plan=plan.id).evaluations == 9
@@ -446,12 +446,12 @@ def test_a_file_of_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
     labelled = world.labelled_table("mid")
     told = []
     for name, held in (("bare", votes), ("both", votes | {"vote": world.votes["mid"]})):
-        store = small_store(tmp_path / name, world)
+        store = small_store(tmp_path / name, world, beliefs="plain")
         model = Model("mid", labelled=labelled, soft=3)
         store.update(model, votes=held, soft="sure", budget="100%", rule="max-belief")
         assert store.check() == []
         told.append(beliefs(store))
-    asked = small_store(tmp_path / "asked", world)
+    asked = small_store(tmp_path / "asked", world, beliefs="plain")
     model = Model(
         "mid",
         labelled=labelled,
@@ -469,7 +469,7 @@ def test_codes_in_a_file_need_to_be_explained(world: SoftWorld, tmp_path: Path) 
     codes = [own.index(vote) for vote in world.votes["mid"].tolist()]
     votes: dict[str, list[Any]] = {"id": [f"item-{n}" for n in range(60)], "vote": codes}
     labelled = world.labelled_table("mid")
-    store = small_store(tmp_path / "store", world)
+    store = small_store(tmp_path / "store", world, beliefs="plain")
     with pytest.raises(InvalidData, match=r"got int64\. .* list the model's own classes"):
         store.update(Model("mid", labelled=labelled), votes=votes, budget="100%", rule="replace")
     explained = Model("explained", labelled=labelled, classes=own)

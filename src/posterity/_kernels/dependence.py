@@ -138,10 +138,10 @@ def score(par: Any, votes: int, space: Any) -> int:
                 near[at, place[earlier]] = chance
     for one in range(count + 1):
         none = one == count
-        if none and count == len(par.prior):
-            space.raw[one], space.pair[one] = -np.inf, 0.0
-            continue
         truth = 0 if none else candidates[one]
+        if (none and count == len(prior)) or (not none and prior[truth] == 0.0):
+            space.raw[one], space.pair[one] = -np.inf, 0.0  # impossible
+            continue
         # Who is right: the chance, over levels, that just the voters for this class were.
         right = 0.0
         for level in range(depth):
@@ -218,8 +218,8 @@ def calibrate(par: Any, votes: int, count: int, space: Any) -> None:
         worth = sharpness * max(raw[one] - best, -FARTHEST) + numbers[5] * pair[one]
         if one == count:
             worth += numbers[2] + numbers[3] * many + numbers[4] * (count - 1)
-            if raw[one] == -np.inf:
-                worth = -np.inf
+        if raw[one] == -np.inf:
+            worth = -np.inf
         belief[one] = worth
         highest = max(highest, worth)
     total = 0.0
@@ -248,8 +248,9 @@ def believe(
         left, spread = 1.0, par.spread
         for one in range(count):
             share = prior[candidates[one]]
-            left -= share
-            spread -= share * np.log(share)
+            if share > 0.0:
+                left -= share
+                spread -= share * np.log(share)
         entropy = 0.0
         best, highest = -1, -1.0
         for one in range(count):
