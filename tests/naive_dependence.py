@@ -22,6 +22,8 @@ def accuracy(fit: Any, model: int, level: int, truth: int | None) -> float:
 def log_right(fit: Any, votes: Sequence[Vote], truth: int | None) -> float:
     """Who is right: prior and levels; for no truth those of all classes nobody voted for."""
     voted = {code for _, code in votes}
+    if truth is None and 1 - sum(float(fit.prior[k]) for k in voted) <= 1e-12:
+        return -math.inf
     total = 0.0
     for level in range(fit.accuracies.shape[1]):
         if truth is None:
@@ -101,7 +103,7 @@ def belief(fit: Any, votes: Sequence[Vote]) -> list[float]:
     known = of_candidates(fit, votes)
     left = sum(float(fit.prior[k]) for k in range(fit.classes) if k not in known)
     return [
-        known[k] if k in known else known[None] * float(fit.prior[k]) / left
+        known[k] if k in known else known[None] * float(fit.prior[k]) / max(left, 1e-12)
         for k in range(fit.classes)
     ]
 

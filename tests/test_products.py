@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -325,3 +328,30 @@ def test_batches_and_items_one_by_one_give_the_same_bits(
     )
     for name, values in vars(folded).items():
         np.testing.assert_array_equal(values, vars(single)[name], err_msg=name)
+
+
+def test_what_another_version_kept_on_disk_is_compiled_anew(tmp_path: Path) -> None:
+    """A cache with a type that no longer exists, as an older version may leave it."""
+    code = """
+import sys
+from typing import NamedTuple
+import numpy as np
+from posterity._kernels.policy import compiled
+class {name}(NamedTuple):
+    x: np.ndarray
+@compiled
+def double(given):
+    return 2 * given.x[0]
+print(double({name}(np.ones(1))))
+"""
+    module = tmp_path / "kernel_of_mine.py"
+    for name in ("Older", "Newer"):
+        module.write_text(code.format(name=name))
+        ran = subprocess.run(
+            [sys.executable, "-c", "import kernel_of_mine"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ran.stdout == "2.0\n"

@@ -15,9 +15,10 @@ Row = dict[str, Any]
 SHARES = [float(budget.rstrip("%")) / 100 for budget in BUDGETS]
 HEAD = """# Beliefs, measured
 
-Made by `make trust` from the recordings of `docs/replay.md`; means over split seeds. *Ours*: the
-defaults of `posterity replay` (dependent beliefs, the selector `value`, `+confirm`). *Full* and
-*diagonal*: the paper's method, `--beliefs plain --selector entropy --confusion full|diagonal`.
+Made by `make trust` from the recordings of `docs/replay.md`; means over split seeds. *Ours*:
+dependent beliefs and the selector `value`, the defaults of `posterity replay`, with the rule shown.
+*Full* and *diagonal*: the paper's method, `--beliefs plain --selector entropy --confusion
+full|diagonal`, with the same rule but `+confirm`, which is not in the paper.
 Utility is PF − c·ΣNF; mean accuracy is over the steps after the first.
 """
 

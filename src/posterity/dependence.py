@@ -110,7 +110,8 @@ class Dependence:
         return cls(**wide, pull=float(arrays["pull"]))
 
     @cached_property
-    def _parameters(self) -> Any:
+    def parameters(self) -> Any:
+        """As kernels take them."""
         odds = self.accuracies / (1 - self.accuracies)
         totals = np.zeros(self.classes)
         truths = np.repeat(np.arange(self.classes), np.diff(self.starts))
@@ -146,9 +147,9 @@ class Dependence:
         ``hard`` (n, M): votes in order of arrival, −1 where there is none; ``who``: the model of
         each column; ``stored``: labels that win a tie; ``asked`` (n, m): classes to be told of.
         """
-        items = len(hard)
-        labels = np.full(items, MISSING, dtype=np.int32) if stored is None else stored
-        wanted = np.zeros((items, 0), dtype=np.int32) if asked is None else asked
+        items, hard = len(hard), _codes(hard)
+        labels = np.full(items, MISSING, dtype=np.int32) if stored is None else _codes(stored)
+        wanted = np.zeros((items, 0), dtype=np.int32) if asked is None else _codes(asked)
         self._refuse_strange(hard, who, labels, wanted)
         out = Believed(
             np.empty(items),
@@ -157,7 +158,7 @@ class Dependence:
             np.empty(wanted.shape),
         )
         filled = _kernels.dependence.Believed(*vars(out).values())
-        columns, parameters = np.asarray(who, dtype=np.int64), self._parameters
+        columns, parameters = np.asarray(who, dtype=np.int64), self.parameters
 
         def work(start: int, stop: int) -> None:
             _kernels.dependence.believe(
@@ -177,11 +178,12 @@ class Dependence:
         """
         if not 0 <= model < self.models:
             raise InvalidParameter.of("model", f"from 0 to {self.models - 1}", model)
+        hard, stored = _codes(hard), _codes(stored)
         self._refuse_strange(hard, who, stored, stored[:, None])
         out, columns, parameters = (
             np.empty(len(hard)),
             np.asarray(who, dtype=np.int64),
-            self._parameters,
+            self.parameters,
         )
         hope = float(np.sqrt(ratio))
 
@@ -205,6 +207,11 @@ class Dependence:
             raise InvalidData(
                 f"'who' must name one of {self.models} models for each of {hard.shape[1]} columns."
             )
+
+
+def _codes(given: Codes) -> Codes:
+    """In the one form kernels are compiled for."""
+    return np.ascontiguousarray(given, dtype=np.int32)
 
 
 @dataclass(frozen=True, eq=False)

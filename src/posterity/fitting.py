@@ -36,6 +36,7 @@ def fit(votes: Codes, truth: Codes, prior: Floats) -> Dependence:
     """
     classes, items = len(prior), len(truth)
     cast = np.ascontiguousarray(votes, dtype=np.int32)
+    truth = np.ascontiguousarray(truth, dtype=np.int32)
     right = np.where(cast == MISSING, -1, cast == truth[:, None]).astype(np.int8)
     accuracies, shares = _start(right)
     levels = np.tile(shares.mean(axis=0), (classes, 1))
@@ -106,7 +107,9 @@ def _described(
     rows, ends = np.empty((most, NUMBERS)), np.empty(len(hard), dtype=np.int64)
     own = np.empty(len(hard), dtype=np.int64)
     columns = np.asarray(who, dtype=np.int64)
-    _kernels.worth.describe(fitted._parameters, hard, columns, truth, ends, rows, own)
+    votes = np.ascontiguousarray(hard, dtype=np.int32)
+    known = np.ascontiguousarray(truth, dtype=np.int32)
+    _kernels.worth.describe(fitted.parameters, votes, columns, known, ends, rows, own)
     return rows[: ends[-1] if len(ends) else 0], ends, own
 
 

@@ -95,7 +95,7 @@ class Rehearsal:
             before = labels.label.copy()
             fitted = fit.calibrated(self.calibrator)
             if len(rows):
-                update(shard, rows, votes[own[rows]], fitted, model=model)
+                update(shard, rows, votes[own[rows]], fitted, truth=truth[rows], model=model)
             if last:
                 settle(shard)
             flips = metrics.score_step(truth, before, labels.label, evaluations=len(rows)).flips

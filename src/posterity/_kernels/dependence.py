@@ -139,7 +139,11 @@ def score(par: Any, votes: int, space: Any) -> int:
     for one in range(count + 1):
         none = one == count
         truth = 0 if none else candidates[one]
-        if (none and count == len(prior)) or (not none and prior[truth] == 0.0):
+        left = 1.0 if none else prior[truth]
+        if none:
+            for other in range(count):
+                left -= prior[candidates[other]]
+        if left <= (RARE if none else 0.0) or (none and count == len(prior)):
             space.raw[one], space.pair[one] = -np.inf, 0.0  # impossible
             continue
         # Who is right: the chance, over levels, that just the voters for this class were.
@@ -251,7 +255,7 @@ def believe(
             if share > 0.0:
                 left -= share
                 spread -= share * np.log(share)
-        entropy = 0.0
+        left, entropy = max(left, RARE), 0.0
         best, highest = -1, -1.0
         for one in range(count):
             if belief[one] > 0.0:
@@ -264,7 +268,6 @@ def believe(
                 best = one
         code = candidates[best] if best >= 0 else 0
         if belief[count] > 0.0 and count < classes:
-            left = max(left, RARE)
             entropy -= belief[count] * (np.log(belief[count]) + spread / left - np.log(left))
             # The likeliest class nobody voted for, should it be likelier than all the others.
             for at in range(count + 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -40,9 +41,27 @@ def _compiled(kernel: _Kernel, **options: Any) -> _Kernel:
     options |= {"nogil": True, "error_model": "numpy"}
     try:
         # Kept on disk: without it every start of the command line would compile for seconds.
-        return cast(_Kernel, njit(cache=True, **options)(kernel))
+        return cast(_Kernel, _forgiving(njit(cache=True, **options)(kernel)))
     except RuntimeError:  # no folder that can be written to
         return cast(_Kernel, njit(**options)(kernel))
+
+
+def _forgiving(kernel: Any) -> Any:
+    """Compile anew where what is kept on disk cannot be read.
+
+    An older version may have left it in the same folder, with types this one no longer has.
+    """
+    kept, load = kernel._cache, kernel._cache.load_overload
+
+    def load_overload(signature: Any, context: Any) -> Any:
+        try:
+            return load(signature, context)
+        except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):
+            kept.flush()
+            return None
+
+    kept.load_overload = load_overload
+    return kernel
 
 
 LEAST_ITEMS = 2**13
