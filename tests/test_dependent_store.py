@@ -135,6 +135,15 @@ def test_the_plan_says_what_the_step_would_do_on_the_labelled_set(
     assert "(value, 30%)" in str(plan)
 
 
+def test_what_a_patient_step_proposes_is_rehearsed_as_if_made(tmp_path: Path) -> None:
+    world = World(items=300, labelled=400)
+    store = make(tmp_path / "store", world, "old")
+    store.register(Model("best", labelled=world.labelled_table("best")))
+    plan = store.plan("best", budget="30%", rule="max-belief+confirm")
+    assert plan.rehearsed is not None
+    assert plan.rehearsed["fixed"] > 0
+
+
 def test_value_depends_on_the_rule(tmp_path: Path, world: World) -> None:
     store = make(tmp_path / "store", world, "old", "mid")
     store.register(Model("new", labelled=world.labelled_table("new")))

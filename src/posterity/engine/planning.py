@@ -244,7 +244,8 @@ def _forecast(
     if not prepared.dependent:
         return _rehearse(context, request, share)
     rule = parse_rule(request.rule)
-    return prepared.rehearse(parse_selector(request.selector), rule, share).to_dict()
+    selector = parse_selector(request.selector)
+    return prepared.rehearse(selector, rule, share, last=True).to_dict()
 
 
 def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any] | None:

@@ -115,6 +115,8 @@ class Prepared:
         rule: Rule,
         share: float,
         number: int,
+        *,
+        last: bool = False,
     ) -> Rehearsed:
         place = self.models.index(model)
         return rehearsal.step(
@@ -125,12 +127,19 @@ class Prepared:
             rule=rule,
             budget=FULL if share >= 1 else Budget.of(share),
             number=number,
+            last=last,
         )
 
-    def rehearse(self, selector: Selector, rule: Rule, share: float) -> Rehearsed:
-        """The step itself; afterwards the fit is the one it decides with."""
+    def rehearse(
+        self, selector: Selector, rule: Rule, share: float, *, last: bool = False
+    ) -> Rehearsed:
+        """The step itself; afterwards the fit is the one it decides with.
+
+        ``last``: what it proposes is judged as if it were made.
+        """
+        model, number = self.models[self.model], len(self._live)
         return self._rehearse(
-            _given(self._rehearsal), self.models[self.model], selector, rule, share, len(self._live)
+            _given(self._rehearsal), model, selector, rule, share, number, last=last
         )
 
     def fit(self) -> Fit:
