@@ -376,7 +376,7 @@ def test_check_finds_flips_no_header_tells_of(
 
 @pytest.mark.parametrize("rows", [7, 25, 1000])
 def test_shard_size_changes_nothing(tmp_path: Path, rows: int) -> None:
-    told = []
+    told: list[Any] = []
     for size in (25, rows):
         world = World()
         store = Store.create(tmp_path / f"store-{len(told)}", classes=NAMES, shard_rows=size)

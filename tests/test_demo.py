@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_the_store_and_replay_agree(job: Job, tmp_path: Path) -> None:
     done, row = score(job, store), recorded.rows[0]
     for figure, value in done.items():
         # The store rehearses its steps with what it knows now, replay with what it knew then.
-        close = {"abs": 1.0} if "accuracy" in figure else {"rel": 0.15, "abs": 15}
+        close: dict[str, Any] = {"abs": 1.0} if "accuracy" in figure else {"rel": 0.15, "abs": 15}
         assert row[figure] == pytest.approx(value, **close), figure
     assert store.check() == []
     assert [report["step"] for report in told] == list(range(len(job.detectors)))

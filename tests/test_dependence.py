@@ -119,7 +119,9 @@ def test_threads_change_no_bit(fit: Dependence) -> None:
     np.testing.assert_array_equal(found[0].best, found[1].best)
 
 
-def made_up(items: int = 4000, classes: int = 20, models: int = 6, seed: int = 0) -> tuple:
+def made_up(
+    items: int = 4000, classes: int = 20, models: int = 6, seed: int = 0
+) -> tuple[Codes, Codes]:
     """Models that fail on the same items, and often with the same wrong label."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(0, classes, items)

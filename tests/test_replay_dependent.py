@@ -83,7 +83,7 @@ def test_beliefs_are_calibrated_on_real_models() -> None:
     """Eight models of ImageNet, 30 %: within 3 points, where the product is more than 10 off."""
     models = ["alexnet", "vgg11", "resnet18", "vgg16", "resnet34", "densenet121", "resnet50"]
     imagenet = real_recording("imagenet_val").pick([*models, "resnet152"])
-    options = {"split": 0.5, "seed": 1, "rules": "max-belief", "budgets": "30%"}
+    options: dict[str, Any] = {"split": 0.5, "seed": 1, "rules": "max-belief", "budgets": "30%"}
     (ours,) = replay.run(imagenet, **options).rows
     (paper,) = replay.run(imagenet, confusion="diagonal", **options).rows
     assert abs(ours["expected_accuracy"] - ours["accuracy"]) < 3

@@ -42,7 +42,7 @@ def test_hash_equals_naive(row: int) -> None:
 
 
 def test_random_depends_on_seed_and_step_alone() -> None:
-    def drawn(selector: Random, items: int, start: int = 0, **which: int) -> np.ndarray:
+    def drawn(selector: Random, items: int, start: int = 0, **which: Any) -> np.ndarray:
         rows = np.arange(start, start + items)
         return selector.score(Candidates(entropy=np.zeros(items), rows=rows, **which))
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +40,7 @@ ENTROPY_BINS = 40
 
 Experiment = Callable[[Path, int], Results]
 
-run = partial(replay.run, beliefs="plain")
+run = functools.partial(replay.run, beliefs="plain")
 
 
 def imagenet(folder: Path, seeds: int) -> Results:

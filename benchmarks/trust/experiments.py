@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.paper.experiments import PAPER_MODELS
 from posterity.replay import Recording, Results, run
@@ -41,7 +42,7 @@ def replays(folder: Path, setting: Setting, seeds: int) -> Iterator[Results]:
     """Ours with and without patience and value; the paper's with both estimators."""
     recording = Recording.load(folder / f"{setting.name}.npz")
     source = None if setting.source is None else Recording.load(folder / f"{setting.source}.npz")
-    common = {
+    common: dict[str, Any] = {
         "models": list(setting.models) or None,
         "source": source,
         "seed": 1,
