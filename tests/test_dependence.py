@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,8 +12,12 @@ from hypothesis import strategies as st
 from posterity import fitting, priors
 from posterity._arrays import Codes
 from posterity._kernels import policy
+from posterity.budget import FULL
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence, DependentBeliefs
 from posterity.errors import InvalidData, InvalidParameter
+from posterity.rehearsal import FRESH, Fits, Rehearsal
+from posterity.rules import MaxBelief
+from posterity.selectors import Everything
 from tests import naive, naive_dependence
 
 SLOW = settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
@@ -203,6 +209,27 @@ def test_votes_folded_one_after_the_other_are_those_folded_at_once() -> None:
     )
 
 
+def test_labelled_items_whose_truth_cannot_be_say_nothing() -> None:
+    votes = np.tile(np.array([[0, 1], [0, 0]], dtype=np.int32), (30, 1))
+    truth = np.tile(np.array([2, 0], dtype=np.int32), 30)
+    fit = fitting.fit(votes, truth, np.array([0.5, 0.5, 0.0]))
+    start = np.array(PLAIN_CALIBRATOR)
+    numbers = fitting.calibrate([(fit, votes, truth)], range(2), start)
+    sane = truth == 0
+    np.testing.assert_array_equal(
+        numbers, fitting.calibrate([(fit, votes[sane], truth[sane])], range(2), start)
+    )
+
+
+@pytest.mark.filterwarnings("error")
+def test_of_two_classes_the_wrong_one_is_no_copy() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 200).astype(np.int32)
+    votes = np.where(rng.random((200, 3)) < 0.8, truth[:, None], 1 - truth[:, None])
+    fit = fitting.fit(votes.astype(np.int32), truth, priors.uniform(2))
+    assert (fit.copies == 0).all()
+
+
 def test_codes_that_are_no_class_never_reach_the_kernels() -> None:
     votes, truth = made_up(items=50)
     fit = fitting.fit(votes, truth, priors.uniform(20))
@@ -212,3 +239,20 @@ def test_codes_that_are_no_class_never_reach_the_kernels() -> None:
         fit.believe(votes, [0, 1, 2, 3, 4, 6])
     with pytest.raises(InvalidParameter, match="from 0 to 5"):
         fit.value(votes, range(6), truth, model=6, ratio=1)
+
+
+def test_a_second_step_of_an_earlier_model_forgets_no_votes() -> None:
+    """The calibrator looks at every vote of a history, whoever votes in the step at hand."""
+    votes, truth = made_up(items=400, models=3)
+    votes[:200, 0] = -1
+    fits = Fits.of(votes, truth, priors.uniform(20))
+    walked = Rehearsal(truth, priors.uniform(20), MaxBelief())
+    asked: dict[str, Any] = {"selector": Everything(), "rule": MaxBelief(), "budget": FULL}
+    for number, model in enumerate((1, 2, 0)):
+        walked.step(fits, votes[:, model], model=model, number=number, **asked)
+    half = np.arange(400) % 2
+    parts = [(fits.halves[side], votes[half == side], truth[half == side]) for side in (0, 1)]
+    fresh = [(fit, cast[cast[:, 0] >= 0], true[cast[:, 0] >= 0]) for fit, cast, true in parts]
+    start = fitting.calibrate(parts, range(3), np.array(PLAIN_CALIBRATOR))
+    expected = fitting.calibrate(fresh, range(3), start, drawn=FRESH)
+    np.testing.assert_allclose(walked.calibrator, expected)

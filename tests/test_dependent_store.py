@@ -79,6 +79,35 @@ def test_a_lost_fit_is_found_by_a_check(tmp_path: Path, world: World) -> None:
     assert any("What step 1 decided with" in line for line in found)
 
 
+@pytest.mark.parametrize("damage", [b"", b"nonsense", None])
+def test_a_damaged_fit_is_no_traceback(tmp_path: Path, world: World, damage: bytes | None) -> None:
+    store = make(tmp_path / "store", world, "old", "mid")
+    path = Path(store.path, fits_of(store)[1]["parameters"])
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content if damage is None else damage)
+    assert any("cannot be read" in line for line in store.check())
+
+
+def test_equal_parameters_of_other_models_are_not_mixed_up(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.revert(1)
+    store.register(Model("same", labelled=world.labelled_table("mid")))
+    store.update("same", votes=world.votes_table("mid"), budget="30%", rule=RULE)
+    told = fits_of(store)
+    assert told[1]["parameters"] == told[3]["parameters"]
+    assert (told[1]["order"][-1], told[3]["order"][-1]) == ("mid", "same")
+    assert store.check() == []
+
+
+def test_default_selectors_go_by_the_store(tmp_path: Path, world: World) -> None:
+    for beliefs, selector in (("dependent", "value"), ("plain", "entropy")):
+        store = Store.create(tmp_path / beliefs, classes=NAMES, beliefs=beliefs)
+        store.add(world.table())
+        update(store, world, "old")
+        assert store.log()[0].selector == selector
+
+
 def test_a_revert_and_its_own_revert(tmp_path: Path, world: World) -> None:
     store = make(tmp_path / "store", world, "old", "mid", "new")
     before = store.labels().sort_by("id").select(["id", "label"])

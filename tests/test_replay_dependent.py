@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posterity import replay
-from posterity.errors import InvalidParameter
+from posterity.errors import InvalidData, InvalidParameter
 from posterity.replay import Recording
 from tests.conftest import real_recording
 from tests.problems import synthetic_recording
@@ -77,6 +77,24 @@ def test_one_model_and_a_budget_of_nothing(recording: Recording) -> None:
     assert row["evaluations"] == 0
     (row,) = replay.run(recording, budgets=0).rows
     assert row["positive_flips"] == row["negative_flips"] == 0
+
+
+def test_a_count_above_the_number_of_items_is_all_of_them(recording: Recording) -> None:
+    rows = replay.run(recording, budgets=[10_000]).rows
+    assert (
+        without_time(rows)[0] | {"budget": 1.0}
+        == (without_time(replay.run(recording, budgets=1.0).rows)[0])
+    )
+
+
+def test_too_little_is_labelled(recording: Recording) -> None:
+    with pytest.raises(InvalidData, match="at least 20 labelled items; got 6"):
+        replay.run(recording, split=0.01)
+    silent = replace(recording, is_source=np.arange(600) < 300)
+    votes = silent.votes.copy()
+    votes[2, :300] = -1
+    with pytest.raises(InvalidData, match="'model 2' has no vote on the labelled set"):
+        replay.run(replace(silent, votes=votes))
 
 
 def test_beliefs_are_calibrated_on_real_models() -> None:

@@ -326,10 +326,10 @@ class DependentBeliefs:
     def of(self, labels: ArrayLike, rows: ArrayLike | None = None) -> Floats:
         """p(y_n = label_n); 0 where there is no label yet."""
         where = self._at(rows)
+        if self._known is not None and rows is None and labels is self._known[0]:
+            return self._known[1].asked[:, 0]
         codes = check_codes(labels, self.classes, "labels")
         check_same_length(labels=len(codes), rows=len(where))
-        if self._known is not None and rows is None and codes is self._known[0]:
-            return self._known[1].asked[:, 0]
         return self.of_each(codes[:, None], where)[:, 0]
 
     def of_each(self, labels: Codes, rows: Rows) -> Floats:

@@ -22,7 +22,7 @@ VARIANCES = (1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 PULLS = (1.0, 4.0, 16.0, 64.0, 1024.0)
 AGREEMENTS = 20.0
 """Common errors of two models that the mean over all pairs counts for."""
-MOST_COPIED, MOST_RATE = 0.995, 0.98
+MOST_COPIED, MOST_RATE, CERTAIN = 0.995, 0.98, 1e-9
 
 NUMBERS = len(PLAIN_CALIBRATOR)
 DRAWN = 1.0
@@ -281,6 +281,8 @@ def _copies(
     square = pull**2 * ((rate**2).sum() - rate**2) / (1 - rate) ** 2
     square += np.bincount(truths, (seen + even) ** 2 - even**2, minlength=classes)
     chance = float((totals * square / (totals + pull) ** 2).sum() / max(totals.sum(), 1e-9))
+    if 1 - chance < CERTAIN:
+        return np.zeros((models, models))  # two classes: whoever is wrong says the other
     beyond = np.tril(((agreement - chance) / (1 - chance)).clip(0, MOST_COPIED), -1)
     copied: Floats = beyond + beyond.T
     return copied

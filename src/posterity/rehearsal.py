@@ -85,7 +85,7 @@ class Rehearsal:
             beliefs = shard.dependent
             hard = beliefs.with_votes(votes[own[rows]], rows, model)
             histories.append((fit, hard, self._truth[own], rows))
-        self.calibrator = _calibrator(histories, model + 1)
+        self.calibrator = _calibrator(histories)
         fixed = broken = right_before = right_after = 0
         for shard, own, fit, rows in zip(
             self._shards, self._rows, fits.halves, chosen, strict=True
@@ -153,11 +153,12 @@ class Rehearsal:
         return [np.flatnonzero(np.isin(own, found)) for own in self._rows]
 
 
-def _calibrator(histories: Sequence[tuple[Dependence, Codes, Codes, Rows]], models: int) -> Floats:
+def _calibrator(histories: Sequence[tuple[Dependence, Codes, Codes, Rows]]) -> Floats:
     """First for all histories; then, drawn to that, for those with a vote in this step.
 
     Beliefs are only made anew where there is a new vote, and selection leaves its mark on those.
     """
+    models = histories[0][1].shape[1]
     everything = [(fit, hard, truth) for fit, hard, truth, _ in histories]
     start = fitting.calibrate(everything, range(models), np.array(PLAIN_CALIBRATOR))
     fresh = [(fit, hard[rows], truth[rows]) for fit, hard, truth, rows in histories]

@@ -180,7 +180,7 @@ class Store:
         model: Model | str,
         *,
         budget: Budget | float | str | None = None,
-        selector: Selector | str = planning.DEFAULT_SELECTOR,
+        selector: Selector | str | None = None,
         rule: Rule | str = planning.DEFAULT_RULE,
         where: str | None = None,
         seed: int = 0,
@@ -206,7 +206,7 @@ class Store:
         return evaluating.planned_items(self._context(), plan)
 
     def planned_batches(self, plan: Plan) -> Iterator[pa.Table]:
-        """The same by batches."""
+        """By batches."""
         return evaluating.planned_batches(self._context(), plan)
 
     def update(
@@ -214,7 +214,7 @@ class Store:
         model: Model | str,
         *,
         budget: Budget | float | str | None = None,
-        selector: Selector | str = planning.DEFAULT_SELECTOR,
+        selector: Selector | str | None = None,
         rule: Rule | str = planning.DEFAULT_RULE,
         where: str | None = None,
         seed: int = 0,
@@ -307,16 +307,16 @@ class Store:
         self,
         model: Model | str,
         budget: Budget | float | str | None,
-        selector: Selector | str,
+        selector: Selector | str | None,
         rule: Rule | str,
         where: str | None,
         seed: int,
         *,
         writing: bool = False,
     ) -> tuple[Context, Request, str]:
-        name = model if isinstance(model, str) else model.name
-        request = Request.of(name, budget, selector, rule, where, seed)
-        context = self._context()
+        name, context = model if isinstance(model, str) else model.name, self._context()
+        chosen = selector or planning.DEFAULT_SELECTOR[context.description.beliefs]
+        request = Request.of(name, budget, chosen, rule, where, seed)
         if where is not None and context.items is not None:
             next(context.items.selected(["row"], where), None)  # refused before all else
         note = ""

@@ -122,6 +122,8 @@ def logit(rows: Any, ends: Any, own: Any, numbers: Any, slope: Any, curve: Any) 
     slope[:], curve[:] = 0.0, 0.0
     for item in range(len(ends)):
         count = ends[item] - first
+        if count == 0:
+            continue
         if len(worth) < count:
             worth = np.empty(2 * count)
         highest = -np.inf

@@ -6,6 +6,7 @@ import os
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
@@ -46,12 +47,20 @@ def _compiled(kernel: _Kernel, **options: Any) -> _Kernel:
         return cast(_Kernel, njit(**options)(kernel))
 
 
+_STAMP = tuple(
+    (path.name, path.stat().st_mtime, path.stat().st_size)
+    for path in sorted(Path(__file__).parent.glob("*.py"))
+)
+
+
 def _forgiving(kernel: Any) -> Any:
     """Compile anew where what is kept on disk cannot be read.
 
     An older version may have left it in the same folder, with types this one no longer has.
     """
     kept, load = kernel._cache, kernel._cache.load_overload
+    # Kernels are compiled into each other: a change of one file makes all of them stale.
+    kept._cache_file._source_stamp = (kept._cache_file._source_stamp, _STAMP)
 
     def load_overload(signature: Any, context: Any) -> Any:
         try:

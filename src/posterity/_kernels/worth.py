@@ -120,6 +120,8 @@ def describe(par: Any, hard: Any, who: Any, truth: Any, ends: Any, out: Any, own
             if one == count:
                 out[row, 2], out[row, 3], out[row, 4] = 1.0, many, count - 1.0
                 if space.raw[one] == -np.inf:
-                    ends[item] -= 1  # every class was voted for
+                    ends[item] -= 1  # nothing else can be
             elif space.candidates[one] == truth[item]:
                 own[item] = row
+        if own[item] >= ends[item]:
+            ends[item] = first  # its truth cannot be: it says nothing

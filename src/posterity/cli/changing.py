@@ -14,7 +14,7 @@ from posterity.cli.inspecting import read_id
 from posterity.cli.output import as_json_option, print_json, progress_bar, store_argument
 from posterity.engine.compacting import RETENTION_HOURS
 from posterity.engine.evaluating import BATCH, MAX_ERRORS
-from posterity.engine.planning import DEFAULT_RULE, DEFAULT_SELECTOR
+from posterity.engine.planning import DEFAULT_RULE
 from posterity.errors import UnknownName
 from posterity.models import Model
 from posterity.store import Store
@@ -52,9 +52,8 @@ def _step_options(command: Any) -> Any:
         ),
         click.option(
             "--selector",
-            default=DEFAULT_SELECTOR,
-            show_default=True,
-            help="value (what a vote could change), entropy, random[:SEED], everything.",
+            help="value (what a vote could change), entropy, random[:SEED], everything."
+            " [default: value; with plain beliefs entropy]",
         ),
         click.option("--budget", help="10%, 0.1 or 500. [default: everything at first, then 10%]"),
         click.option(

@@ -147,10 +147,10 @@ class Context:
         )
         if told.get("beliefs", PLAIN) == PLAIN:
             return base
-        path = told["parameters"]
-        if path not in self._fits:
-            self._fits[path] = base.recorded(told, self.files.read)
-        return self._fits[path]
+        key = (told["parameters"], *told["order"])
+        if key not in self._fits:
+            self._fits[key] = base.recorded(told, self.files.read)
+        return self._fits[key]
 
     def _fit(
         self,

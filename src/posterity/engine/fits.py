@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
 import pyarrow as pa
@@ -84,6 +84,10 @@ KEPT = 4
 """Products of different models that are kept: a step needs one, shard after shard."""
 
 
+def _path_of(content: bytes) -> str:
+    return f"fits/{hashlib.sha256(content).hexdigest()[:24]}.npz"
+
+
 class Fit:
     """The parameters of a belief: estimator, number of classes, prior, and the models' own."""
 
@@ -116,7 +120,7 @@ class Fit:
         """The same with beliefs that know how these models err together."""
         made = self._dependent(order)
         made.dependence = dependence  # instead of reading what is only to be written
-        made.path = f"fits/{hashlib.sha256(made.packed).hexdigest()[:24]}.npz"
+        made.path = _path_of(made.packed)
         return made
 
     def recorded(self, told: dict[str, Any], load: Callable[[str], pa.Buffer]) -> Fit:
@@ -143,17 +147,24 @@ class Fit:
         if self._load is None:
             raise StoreError("Nothing is known of how the models err together.")
         try:
-            content = io.BytesIO(self._load(self.path).to_pybytes())
-            with np.load(content, allow_pickle=False) as arrays:
+            content = self._load(self.path).to_pybytes()
+            if self.path != _path_of(content):
+                raise ValueError("its content is not what was written")
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 return Dependence.from_arrays(arrays)
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
+        except (OSError, ValueError, KeyError, StoreError) as error:
             raise StoreError(f"The fit '{self.path}' cannot be read: {error}.") from None
 
-    @property
+    @cached_property
     def packed(self) -> bytes:
-        """The parameters as a file."""
+        """The parameters as a file of NumPy's."""
         content = io.BytesIO()
-        np.savez_compressed(content, **self.dependence.to_arrays())
+        with ZipFile(content, "w", ZIP_DEFLATED) as file:
+            for name, array in self.dependence.to_arrays().items():
+                part = io.BytesIO()
+                np.lib.format.write_array(part, np.asarray(array), allow_pickle=False)
+                # Without a date, so that equal parameters are equal bytes; NumPy writes the time.
+                file.writestr(ZipInfo(f"{name}.npy"), part.getvalue(), ZIP_DEFLATED)
         return content.getvalue()
 
     def who(self, models: Sequence[str]) -> list[int]:

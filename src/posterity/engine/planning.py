@@ -16,7 +16,7 @@ from posterity._arrays import Codes, Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.choosing import chosen, find_cut
 from posterity.engine.context import Context
-from posterity.engine.fits import PLAIN
+from posterity.engine.fits import DEPENDENT, PLAIN
 from posterity.engine.pending import each_pending
 from posterity.engine.rehearsing import Prepared, labelled_of
 from posterity.engine.rowsets import STRETCH, RowSet
@@ -37,7 +37,8 @@ NO_REHEARSAL = (
 )
 
 DEFAULT_BUDGET = "10%"
-DEFAULT_SELECTOR = "value"
+DEFAULT_SELECTOR = {DEPENDENT: "value", PLAIN: "entropy"}
+"""By the beliefs of the store."""
 DEFAULT_RULE = "cost-ratio:10"
 
 
@@ -48,7 +49,7 @@ class Request:
     model: str
     budget: str | None = None
     """None: everything while nobody has voted, else ``DEFAULT_BUDGET``."""
-    selector: str = DEFAULT_SELECTOR
+    selector: str = DEFAULT_SELECTOR[PLAIN]
     rule: str = DEFAULT_RULE
     where: str | None = None
     seed: int = 0
@@ -224,7 +225,7 @@ def make_plan(
             if counts[at]
         },
         cost=None if unit is None else unit * len(rows),
-        rehearsed=_forecast(context, request, prepared, len(rows) / max(1, cut.available)),
+        rehearsed=_forecast(context, request, prepared, len(rows) / max(1, context.rows)),
         beliefs=known.beliefs,
         pending=sum(len(again) for again in waiting),
         reconsidered=sum(int(again.sum()) for again in waiting),

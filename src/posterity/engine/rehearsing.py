@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from posterity._arrays import Codes
-from posterity.budget import FULL, Budget
+from posterity.budget import Budget
 from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, Fit
 from posterity.engine.registering import labelled_rows
@@ -125,7 +125,8 @@ class Prepared:
             model=place,
             selector=selector,
             rule=rule,
-            budget=FULL if share >= 1 else Budget.of(share),
+            # A share of all labelled items, as the step had one of all items.
+            budget=Budget.of(round(min(1.0, share) * len(_given(self._labelled).truth))),
             number=number,
             last=last,
         )

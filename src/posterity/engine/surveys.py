@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from tempfile import TemporaryFile
@@ -101,7 +102,11 @@ class Survey:
     def _scratch(self, items: int) -> NDArray[np.float32]:
         """Room on disk that is given back when nobody holds it: memory does not grow with items."""
         with TemporaryFile() as file:
-            file.truncate(max(items, 1) * 4)
+            # Taken now, so that a full disk is an error here and not a crash at the first write.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, max(items, 1) * 4)
+            else:
+                file.truncate(max(items, 1) * 4)
             return np.memmap(file, dtype=np.float32, mode="r+", shape=(items,))
 
     @cached_property

@@ -234,7 +234,7 @@ def _fit_of(context: Context, plan: Plan) -> tuple[Rule, Fit, str]:
     """What the step is decided with, and what is worth telling of it."""
     rule, prepared = parse_rule(plan.request.rule), Prepared(context, plan.request.model)
     if prepared.dependent:
-        share = plan.evaluations / max(1, plan.eligible)
+        share = plan.evaluations / max(1, plan.items)
         prepared.rehearse(parse_selector(plan.request.selector), rule, share)
     return rule, prepared.fit(), prepared.why_plain
 

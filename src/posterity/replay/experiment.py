@@ -127,10 +127,10 @@ def run(
         _check_shares(spending.values(), len(parts.target))
         weights = read_prior(prior, parts.labelled)
         confusions = {kind: fit(parts.labelled, kind) for kind in kinds if kind is not None}
-        fitted = Fitted(parts.labelled, weights)
+        fitted = Fitted(parts.labelled, weights) if dependent else None
         for kind, (choice, by), budget, named in grid:
             scores, clock = Scores(parts.target.truth, len(named)), time.perf_counter()
-            if kind is None:
+            if fitted is not None:
                 for number in range(len(parts.target.models)):
                     fitted.after(number)  # outside of the time of the walk
                 clock = time.perf_counter()
@@ -145,7 +145,7 @@ def run(
             else:
                 steps = walk(
                     parts.target,
-                    confusions[kind],
+                    confusions[kind or ""],
                     prior=weights,
                     selector=by,
                     budget=budget,

@@ -13,7 +13,7 @@ from posterity._arrays import Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData
-from posterity.rehearsal import Fits, Rehearsal, Rehearsed
+from posterity.rehearsal import LEAST, Fits, Rehearsal, Rehearsed
 from posterity.replay.recording import Recording
 from posterity.rules import Rule, cost_of
 from posterity.selectors import Selector
@@ -75,6 +75,14 @@ class Fitted:
     """What dependent beliefs learn from a labelled set as models arrive; each fit is made once."""
 
     def __init__(self, labelled: Recording, prior: Floats) -> None:
+        for model, cast in zip(labelled.models, labelled.votes, strict=True):
+            if not (cast != MISSING).any():
+                raise InvalidData(f"The model '{model}' has no vote on the labelled set.")
+        if len(labelled) < LEAST:
+            raise InvalidData(
+                f"Dependent beliefs need at least {LEAST} labelled items; got {len(labelled)}.",
+                hint="Use more of them, or plain beliefs.",
+            )
         self.labelled, self.prior = labelled, prior
         self._votes = np.ascontiguousarray(labelled.votes.T.astype(np.int32))
         self._fits: dict[int, Fits] = {}
@@ -123,7 +131,7 @@ def walk_dependent(
             model=number,
             selector=selector,
             rule=rule,
-            budget=share if share.count is None else Budget.of(share.share(len(target))),
+            budget=share if share.count is None else Budget.of(min(1.0, share.share(len(target)))),
             number=number,
             last=last,
         )
