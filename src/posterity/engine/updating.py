@@ -28,7 +28,7 @@ from posterity.engine.planning import (
 from posterity.engine.publishing import publish_labels
 from posterity.engine.rehearsing import Prepared, keep_fit
 from posterity.engine.reports import Report, Tally
-from posterity.engine.runs import Run, all_runs, tidy
+from posterity.engine.runs import KeptVotes, Run, all_runs, tidy
 from posterity.engine.steps import UPDATE, Header, live_updates, masked
 from posterity.errors import CommitConflict, StoreError
 from posterity.rules import Rule
@@ -146,7 +146,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     kept, errors = run.kept(), run.errors()
     failing = set(errors)
     step, live = context.head + 1, live_updates(context.headers)
-    rule, fit, told = _fit_of(context, plan)
+    rule, fit, told = _fit_of(context, plan, kept)
     note = "\n".join(part for part in (note, told) if part)
     own = Part(plan.request.model, rule, fit)
     steps = [*parts_of(context, live), own]
@@ -230,11 +230,13 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     return report
 
 
-def _fit_of(context: Context, plan: Plan) -> tuple[Rule, Fit, str]:
+def _fit_of(context: Context, plan: Plan, kept: KeptVotes) -> tuple[Rule, Fit, str]:
     """What the step is decided with, and what is worth telling of it."""
     rule, prepared = parse_rule(plan.request.rule), Prepared(context, plan.request.model)
     if prepared.dependent:
-        share = plan.evaluations / max(1, plan.items)
+        # Of the votes there are, as the header will count them, not of those planned.
+        cast = sum(len(kept.rows_of(shard)) for shard, _, _ in context.shards)
+        share = cast / max(1, plan.items)
         prepared.rehearse(parse_selector(plan.request.selector), rule, share)
     return rule, prepared.fit(), prepared.why_plain
 
