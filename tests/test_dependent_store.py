@@ -149,6 +149,7 @@ def test_plain_stores_stay_plain(tmp_path: Path, world: World) -> None:
     assert fits_of(store)[0]["beliefs"] == PLAIN
     with pytest.raises(UnknownName, match="no kind of beliefs 'fancy'"):
         Store.create(tmp_path / "other", classes=NAMES, beliefs="fancy")
+    assert not (tmp_path / "other").exists()  # nothing in the way of the next try
 
 
 def test_the_plan_says_what_the_step_would_do_on_the_labelled_set(

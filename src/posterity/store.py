@@ -78,7 +78,7 @@ class Store:
         """
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
-        weights = priors.weights_of(prior, known.names)
+        kind, weights = check_beliefs(beliefs), priors.weights_of(prior, known.names)
         if shard_rows < 1:
             raise InvalidParameter.of("shard_rows", "at least 1", shard_rows)
         files = open_files(path, options)
@@ -91,7 +91,7 @@ class Store:
         layout.classes.head().commit([layout.classes.write(rows, label="classes")])
         described = Description(
             shard_rows=shard_rows,
-            beliefs=check_beliefs(beliefs),
+            beliefs=kind,
             confusion=confusion,
             prior=_kind_of_prior(prior, weights),
             classes=len(known),
