@@ -41,19 +41,55 @@ def log_right(fit: Any, votes: Sequence[Vote], truth: int | None) -> float:
     return math.log(total) if total > 0 else -math.inf
 
 
+def wrong_rate(fit: Any, model: int, code: int, truth: int | None, *, specific: bool) -> float:
+    """How often a wrong vote names a class; if specific, with what was seen under the truth."""
+    rate = float(fit.rates[model, code])
+    if truth is None:
+        return rate
+    rate /= 1 - float(fit.rates[model, truth])
+    if not specific:
+        return rate
+    cells = range(int(fit.starts[truth]), int(fit.starts[truth + 1]))
+    often = sum(float(fit.seen[cell]) for cell in cells if fit.wrong[cell] == code)
+    under = sum(float(fit.seen[cell]) for cell in cells)
+    return (often + fit.pull * rate) / (under + fit.pull)
+
+
+def alone(fit: Any, model: int, truth: int | None) -> float:
+    """How often a model is right under a truth, whatever the others say."""
+    if truth is None:
+        share = sum(float(fit.prior[k]) * on_average(fit, model, k) for k in range(fit.classes))
+    else:
+        share = on_average(fit, model, truth)
+    return min(max(share, 1e-3), 1 - 1e-3)
+
+
+def on_average(fit: Any, model: int, truth: int) -> float:
+    return sum(
+        float(fit.levels[truth, level]) * accuracy(fit, model, level, truth)
+        for level in range(fit.accuracies.shape[1])
+    )
+
+
+def log_product(fit: Any, votes: Sequence[Vote], truth: int | None) -> float:
+    """What the votes would say if no model knew of another."""
+    voted = {code for _, code in votes}
+    left = 1 - sum(float(fit.prior[k]) for k in voted)
+    total = math.log(left if truth is None else float(fit.prior[truth]))
+    for model, code in votes:
+        right = alone(fit, model, truth)
+        if code != truth:
+            right = (1 - right) * wrong_rate(fit, model, code, truth, specific=True)
+        total += math.log(right)
+    return total
+
+
 def log_wrong(fit: Any, votes: Sequence[Vote], truth: int | None, *, specific: bool) -> float:
     """Which wrong labels: each repeats an earlier wrong vote, or is drawn afresh."""
     total = 0.0
     wrong = [vote for vote in votes if vote[1] != truth]
     for at, (model, code) in enumerate(wrong):
-        rate = float(fit.rates[model, code])
-        if truth is not None:
-            rate /= 1 - float(fit.rates[model, truth])
-        if specific and truth is not None:
-            cells = range(int(fit.starts[truth]), int(fit.starts[truth + 1]))
-            often = sum(float(fit.seen[cell]) for cell in cells if fit.wrong[cell] == code)
-            under = sum(float(fit.seen[cell]) for cell in cells)
-            rate = (often + fit.pull * rate) / (under + fit.pull)
+        rate = wrong_rate(fit, model, code, truth, specific=specific)
         copies = [(float(fit.copies[model, other]), label) for other, label in wrong[:at]]
         together = sum(chance for chance, _ in copies)
         divisor = 1 + together - max((chance for chance, _ in copies), default=0.0)
@@ -75,17 +111,21 @@ def candidates(fit: Any, votes: Sequence[Vote]) -> list[int | None]:
 
 
 def of_candidates(fit: Any, votes: Sequence[Vote]) -> dict[int | None, float]:
-    """Calibrated: sharpness, what none of these gets, and what wrong labels under a truth tell."""
+    """Calibrated: sharpness, what none of these gets, what wrong labels under a truth tell, and
+    what the plain product says."""
     named = candidates(fit, votes)
     scores = {one: raw(fit, votes, one) for one in named}
     best, many = max(scores.values()), math.log(max(len(votes), 1))
-    numbers = [float(number) for number in fit.calibrator]
+    products = {one: log_product(fit, votes, one) for one in named if scores[one] > -math.inf}
+    likeliest = max(products.values())
+    numbers = [*(float(number) for number in fit.calibrator), 0.0]  # short: an older fit
     worth = {}
     for one in named:
         if scores[one] == -math.inf:
             worth[one] = -math.inf
             continue
-        worth[one] = max(numbers[0] + numbers[1] * many, 0.05) * max(scores[one] - best, -60)
+        worth[one] = max(numbers[0] + numbers[1] * many, 1e-3) * max(scores[one] - best, -60)
+        worth[one] += numbers[6] * max(products[one] - likeliest, -60)
         if one is None:
             worth[one] += numbers[2] + numbers[3] * many + numbers[4] * (len(named) - 2)
         else:

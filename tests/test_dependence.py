@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,12 @@ from posterity.rehearsal import FRESH, Fits, Rehearsal
 from posterity.rules import MaxBelief
 from posterity.selectors import Everything
 from tests import naive, naive_dependence
+
+CALIBRATORS = (
+    PLAIN_CALIBRATOR,
+    (0.8, -0.1, 0.2, -0.2, 0.1, 0.3),
+    (0.9, -0.3, 0.1, 0.1, -0.2, -0.2, 0.2),
+)
 
 SLOW = settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
 TOLERANCE = 1e-9
@@ -54,9 +61,7 @@ def fits(draw: st.DrawFn) -> Dependence:
         wrong=(cells % classes).astype(np.int32),
         seen=rng.random(len(cells)) * 5,
         pull=draw(st.sampled_from([1.0, 64.0])),
-        calibrator=np.array(PLAIN_CALIBRATOR)
-        if draw(st.booleans())
-        else np.array([0.8, -0.1, 0.2, -0.2, 0.1, 0.3]),
+        calibrator=np.array(draw(st.sampled_from(CALIBRATORS))),
     )
 
 
@@ -256,3 +261,16 @@ def test_a_second_step_of_an_earlier_model_forgets_no_votes() -> None:
     start = fitting.calibrate(parts, range(3), np.array(PLAIN_CALIBRATOR))
     expected = fitting.calibrate(fresh, range(3), start, drawn=FRESH)
     np.testing.assert_allclose(walked.calibrator, expected)
+
+
+def test_raw_scores_never_speak_against_a_class() -> None:
+    """Where levels of difficulty mislead, the plain product takes over; sharpness stops at 0."""
+    rng = np.random.default_rng(3)
+    truth = rng.integers(0, 2, 600).astype(np.int32)
+    votes = np.where(rng.random((600, 9)) < 0.62, truth[:, None], 1 - truth[:, None])
+    side = np.arange(600) % 2 == 0
+    fit = fitting.fit(votes[side].astype(np.int32), truth[side], priors.uniform(2))
+    misled = replace(fit, accuracies=1 - fit.accuracies)
+    parts = [(misled, votes[~side].astype(np.int32), truth[~side])]
+    numbers = fitting.calibrate(parts, range(9), np.array(PLAIN_CALIBRATOR))
+    assert abs(numbers[0] + numbers[1] * np.log(9)) < 1e-9

@@ -12,7 +12,8 @@ candidates are the classes voted for and "none of these":
 with q_t how often a wrong vote of t names each class, and C_ts the chance that a wrong t repeats a
 wrong s. For two votes the chance of agreeing is just C plus coincidence; for many with one C it is
 a Chinese restaurant. "None of these" has every vote wrong and P(d) of the classes nobody voted for.
-A calibrator of six numbers makes beliefs of raw scores; it is fitted on histories as they occur.
+A calibrator of seven numbers makes beliefs of raw scores, drawn a little to what a plain product
+of the votes would say; it is fitted on histories as they occur.
 Work is in proportion to an item's votes, whatever the number of classes.
 """
 
@@ -30,8 +31,11 @@ from posterity._arrays import ArrayLike, Codes, Floats, Rows
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.votes import MISSING, SoftVotes, check_codes, check_rows, check_same_length
 
-PLAIN_CALIBRATOR = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+PLAIN_CALIBRATOR = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Raw scores as they are."""
+
+RAREST = 1e-3
+"""No model is right or wrong more seldom than that, as the plain product has it."""
 
 ARRAYS = (
     *("prior", "levels", "accuracies", "shifts", "copies", "rates"),
@@ -65,7 +69,8 @@ class Dependence:
     """So many such items q counts for beside them."""
     calibrator: Floats
     """Sharpness, and what log M adds to it; for none of these a constant, what log M adds and what
-    each further candidate; the weight of the wrong labels seen under a truth."""
+    each further candidate; the weight of the wrong labels seen under a truth, and that of the
+    plain product of all votes."""
 
     @property
     def classes(self) -> int:
@@ -132,8 +137,19 @@ class Dependence:
             self.seen,
             totals,
             self.pull,
-            self.calibrator,
+            self._alone(odds),
+            # Fits kept by earlier versions have fewer numbers: the later ones change nothing at 0.
+            np.pad(self.calibrator, (0, len(PLAIN_CALIBRATOR) - len(self.calibrator))),
         )
+
+    def _alone(self, odds: Floats) -> Floats:
+        """(T, K+1) how often a model is right under each truth, over levels; last under any."""
+        alone = np.empty((self.models, self.classes + 1))
+        for model, shift in enumerate(np.exp(self.shifts)):
+            right = odds[model] * shift[:, None]
+            alone[model, :-1] = (self.levels * right / (1 + right)).sum(axis=1)
+        alone[:, -1] = alone[:, :-1] @ self.prior
+        return alone.clip(RAREST, 1 - RAREST)
 
     def believe(
         self,

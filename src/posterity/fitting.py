@@ -96,8 +96,17 @@ def calibrate(
         ends.append(last + begin)
         own.append(true + begin)
         begin += len(described)
-    joined = np.concatenate(rows), np.concatenate(ends), np.concatenate(own)
-    return _logit(*joined, start, drawn)
+    described, last, true = np.concatenate(rows), np.concatenate(ends), np.concatenate(own)
+    numbers = _logit(described, last, true, start, drawn)
+    most = np.log(max(int((hard != MISSING).sum(axis=1).max(initial=1)) for _, hard, _ in parts))
+    if numbers[0] + numbers[1] * most >= 0 or not most:
+        return numbers
+    # A raw score never speaks against a class: with most votes it says nothing, at the least.
+    described[:, 0] -= described[:, 1] / most
+    described[:, 1] = 0.0
+    numbers = _logit(described, last, true, start, drawn)
+    numbers[1] = -numbers[0] / most
+    return numbers
 
 
 def _described(

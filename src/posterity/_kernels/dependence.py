@@ -22,7 +22,7 @@ SHORT = 16
 LARGE = 1e100
 RARE = 1e-12
 """The least weight of what was not voted for, where rounding would leave less than nothing."""
-DULLEST = 0.05
+DULLEST = 1e-3
 """Beliefs are never drawn together more than that: order stays."""
 
 
@@ -57,8 +57,10 @@ class Parameters(NamedTuple):
     """(K,) the same added up."""
     pull: float
     """How many such items the models' own rates count for beside them."""
+    alone: Any
+    """(T, K+1) how often each model is right under each truth; last under any."""
     calibrator: Any
-    """(6,)"""
+    """(7,)"""
 
 
 class Room(NamedTuple):
@@ -71,6 +73,7 @@ class Room(NamedTuple):
     candidates: Any
     raw: Any
     pair: Any
+    product: Any
     belief: Any
     near: Any
     """(M, C) the closest earlier voter for a candidate."""
@@ -87,6 +90,7 @@ def room(votes: int) -> Any:
         np.zeros(many, np.int64),
         np.zeros(many, np.int64),
         np.zeros(many, np.int64),
+        np.zeros(many + 1),
         np.zeros(many + 1),
         np.zeros(many + 1),
         np.zeros(many + 1),
@@ -114,7 +118,7 @@ def score(par: Any, votes: int, space: Any) -> int:
     model, code, place, candidates = space.model, space.code, space.place, space.candidates
     odds, shifts, levels, rates = par.odds, par.shifts, par.levels, par.rates
     prior, overall, starts, wrong = par.prior, par.overall, par.starts, par.wrong
-    near, copied = space.near, space.copied
+    near, copied, alone = space.near, space.copied, par.alone
     depth = odds.shape[1]
     count = 0
     for at in range(votes):
@@ -144,7 +148,7 @@ def score(par: Any, votes: int, space: Any) -> int:
             for other in range(count):
                 left -= prior[candidates[other]]
         if left <= (RARE if none else 0.0) or (none and count == len(prior)):
-            space.raw[one], space.pair[one] = -np.inf, 0.0  # impossible
+            space.raw[one], space.pair[one], space.product[one] = -np.inf, 0.0, 0.0  # impossible
             continue
         # Who is right: the chance, over levels, that just the voters for this class were.
         right = 0.0
@@ -168,10 +172,18 @@ def score(par: Any, votes: int, space: Any) -> int:
                     weight, divisor = weight / divisor, 1.0
             right += weight / divisor
         # Which wrong labels the others gave, one after the other.
-        total, pair = np.log(max(right, LEAST)), 0.0
-        others, specific, factors = 1.0, 1.0, 0
+        total, pair, product = np.log(max(right, LEAST)), 0.0, np.log(left)
+        others, specific, single, factors = 1.0, 1.0, 1.0, 0
+        column = len(prior) if none else truth
         for at in range(votes):
+            if factors == SHORT:
+                total += np.log(max(others, LEAST))
+                pair += np.log(specific)
+                product += np.log(max(single, LEAST))
+                others, specific, single, factors = 1.0, 1.0, 1.0, 0
+            factors += 1
             if place[at] == one:
+                single *= alone[model[at], column]
                 continue
             rate = rates[model[at], code[at]]
             if not none:
@@ -198,14 +210,21 @@ def score(par: Any, votes: int, space: Any) -> int:
                 often = par.seen[low] if found else 0.0
                 rate = (often + par.pull * rate) / (par.totals[truth] + par.pull)
                 specific *= (repeats + fresh * rate) / chance
-            factors += 1
-            if factors == SHORT:
-                total += np.log(max(others, LEAST))
-                pair += np.log(specific)
-                others, specific, factors = 1.0, 1.0, 0
+            single *= (1.0 - alone[model[at], column]) * rate
         space.raw[one] = total + np.log(max(others, LEAST))
         space.pair[one] = pair + np.log(specific)
+        space.product[one] = product + np.log(max(single, LEAST))
     return count
+
+
+@compiled
+def highest_of(raw: Any, product: Any, count: int) -> Any:
+    """Of what is possible, the best raw score and the best plain product."""
+    best = likeliest = -np.inf
+    for one in range(count + 1):
+        if raw[one] > -np.inf:
+            best, likeliest = max(best, raw[one]), max(likeliest, product[one])
+    return best, likeliest
 
 
 @compiled
@@ -214,12 +233,11 @@ def calibrate(par: Any, votes: int, count: int, space: Any) -> None:
     raw, pair, belief, numbers = space.raw, space.pair, space.belief, par.calibrator
     many = np.log(max(votes, 1))
     sharpness = max(numbers[0] + numbers[1] * many, DULLEST)
-    best = raw[0]
-    for one in range(1, count + 1):
-        best = max(best, raw[one])
+    best, likeliest = highest_of(raw, space.product, count)
     highest = -np.inf
     for one in range(count + 1):
         worth = sharpness * max(raw[one] - best, -FARTHEST) + numbers[5] * pair[one]
+        worth += numbers[6] * max(space.product[one] - likeliest, -FARTHEST)
         if one == count:
             worth += numbers[2] + numbers[3] * many + numbers[4] * (count - 1)
         if raw[one] == -np.inf:

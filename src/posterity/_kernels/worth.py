@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from posterity._kernels.dependence import FARTHEST, calibrate, gather, room, score
+from posterity._kernels.dependence import FARTHEST, calibrate, gather, highest_of, room, score
 from posterity._kernels.policy import compiled
 
 
@@ -99,16 +99,14 @@ def gain(belief: Any, count: int, label: int, ratio: float) -> Any:
 def describe(par: Any, hard: Any, who: Any, truth: Any, ends: Any, out: Any, own: Any) -> None:
     """What the calibrator is fitted to: the candidates of each item, below each other.
 
-    ``out``: (candidates, 6) what its numbers are multiplied by; ``own``: which is the truth.
+    ``out``: (candidates, 7) what its numbers are multiplied by; ``own``: which is the truth.
     """
     space = room(len(who))
     for item in range(len(truth)):
         votes = gather(hard, who, item, space)
         count = score(par, votes, space)
         first = 0 if item == 0 else ends[item - 1]
-        best = space.raw[0]
-        for one in range(1, count + 1):
-            best = max(best, space.raw[one])
+        best, likeliest = highest_of(space.raw, space.product, count)
         many = np.log(max(votes, 1))
         own[item] = first + count
         ends[item] = first + count + 1
@@ -117,6 +115,7 @@ def describe(par: Any, hard: Any, who: Any, truth: Any, ends: Any, out: Any, own
             row = first + one
             out[row, 0], out[row, 1], out[row, 5] = below, below * many, space.pair[one]
             out[row, 2] = out[row, 3] = out[row, 4] = 0.0
+            out[row, 6] = max(space.product[one] - likeliest, -FARTHEST)
             if one == count:
                 out[row, 2], out[row, 3], out[row, 4] = 1.0, many, count - 1.0
                 if space.raw[one] == -np.inf:
