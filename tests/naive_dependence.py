@@ -52,7 +52,7 @@ def wrong_rate(fit: Any, model: int, code: int, truth: int | None, *, specific: 
     cells = range(int(fit.starts[truth]), int(fit.starts[truth + 1]))
     often = sum(float(fit.seen[cell]) for cell in cells if fit.wrong[cell] == code)
     under = sum(float(fit.seen[cell]) for cell in cells)
-    return (often + fit.pull * rate) / (under + fit.pull)
+    return (often + float(fit.pull) * rate) / (under + float(fit.pull))
 
 
 def alone(fit: Any, model: int, truth: int | None) -> float:

@@ -6,7 +6,8 @@ import argparse
 import time
 from pathlib import Path
 
-from benchmarks.trust.experiments import SETTINGS, replays
+from benchmarks.trust.ablation import ablate
+from benchmarks.trust.experiments import METHODS, SETTINGS, given
 from benchmarks.trust.page import write_page
 from posterity.replay import Results
 
@@ -21,6 +22,13 @@ def main() -> None:
     )
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written")
     parser.add_argument("--only", help="one recording; the page is written from all kept rows")
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        choices=[*METHODS, "ablation"],
+        default=[*METHODS, "ablation"],
+        help="what is measured",
+    )
     parser.add_argument("--redraw", action="store_true", help="write the page from kept rows")
     options = parser.parse_args()
     options.rows.mkdir(parents=True, exist_ok=True)
@@ -31,11 +39,17 @@ def main() -> None:
         if not present:
             print(f"{setting.name}: left out, it is not in {options.recordings}", flush=True)
             continue
-        started, results = time.perf_counter(), Results()
-        for part in replays(options.recordings, setting, options.seeds):
-            results.extend(part)
-        results.write(options.rows / f"{setting.name}.parquet")
-        print(f"{setting.name}: {time.perf_counter() - started:.0f} s", flush=True)
+        replayed = given(options.recordings, setting, options.seeds)
+        for part in options.parts:
+            started = time.perf_counter()
+            if part == "ablation":
+                ablate(replayed, options.rows / f"{setting.name}-ablation.json")
+            else:
+                results = Results()
+                for some in METHODS[part](replayed):
+                    results.extend(some)
+                results.write(options.rows / f"{setting.name}-{part}.parquet")
+            print(f"{setting.name}, {part}: {time.perf_counter() - started:.0f} s", flush=True)
     write_page(options.rows, options.docs)
     print(f"wrote {options.docs / 'beliefs-measured.md'}")
 

@@ -12,6 +12,8 @@ from posterity.replay import Recording, Results, run
 
 BUDGETS = ["5%", "10%", "30%", "100%"]
 RATIOS = [2, 5, 10]
+HASTY = [f"cost-ratio:{ratio}" for ratio in RATIOS]
+PATIENT = [f"{rule}+confirm" for rule in HASTY]
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,16 @@ SETTINGS = [
 ]
 
 
-def replays(folder: Path, setting: Setting, seeds: int) -> Iterator[Results]:
-    """Ours with and without patience and value; the paper's with both estimators."""
+@dataclass(frozen=True)
+class Given:
+    """A recording as it is replayed."""
+
+    recording: Recording
+    common: dict[str, Any]
+
+
+def given(folder: Path, setting: Setting, seeds: int) -> Given:
+    """With the models and splits of a setting."""
     recording = Recording.load(folder / f"{setting.name}.npz")
     source = None if setting.source is None else Recording.load(folder / f"{setting.source}.npz")
     common: dict[str, Any] = {
@@ -48,28 +58,28 @@ def replays(folder: Path, setting: Setting, seeds: int) -> Iterator[Results]:
         "seed": 1,
         "seeds": seeds if setting.drawn else 1,
     }
-    hasty = ["max-belief", *(f"cost-ratio:{ratio}" for ratio in RATIOS)]
-    patient = [f"cost-ratio:{ratio}+confirm" for ratio in RATIOS]
-    yield run(recording, budgets=BUDGETS, rules=["max-belief", *patient], **common)
-    yield run(recording, budgets=["10%"], rules=hasty[1:], **common)
-    yield run(
-        recording, budgets=["10%"], selector="entropy", rules=["max-belief", *patient], **common
-    )
-    yield run(
-        recording,
-        beliefs="plain",
-        selector="entropy",
-        confusion=["full", "diagonal"],
-        budgets=BUDGETS,
-        rules=[*hasty, "majority-vote", "replace"],
-        **common,
-    )
-    yield run(
-        recording,
-        beliefs="plain",
-        selector="entropy",
-        confusion=["full", "diagonal"],
-        budgets=["10%"],
-        rules=patient,
-        **common,
-    )
+    return Given(recording, common)
+
+
+def ours(to: Given) -> Iterator[Results]:
+    """The product's defaults, with and without patience and value."""
+    recording, common = to.recording, to.common
+    yield run(recording, budgets=BUDGETS, rules=["max-belief", *PATIENT], **common)
+    yield run(recording, budgets=["100%"], rules=["max-belief+confirm"], **common)
+    yield run(recording, budgets=["10%"], rules=HASTY, **common)
+    yield run(recording, budgets=["10%"], selector="entropy", rules=PATIENT, **common)
+
+
+def papers(to: Given) -> Iterator[Results]:
+    """The paper's method with both estimators."""
+    plain = to.common | {
+        "beliefs": "plain",
+        "selector": "entropy",
+        "confusion": ["full", "diagonal"],
+    }
+    rules = ["max-belief", *HASTY, "majority-vote", "replace"]
+    yield run(to.recording, budgets=BUDGETS, rules=rules, **plain)
+    yield run(to.recording, budgets=["10%"], rules=PATIENT, **plain)
+
+
+METHODS = {"ours": ours, "paper": papers}

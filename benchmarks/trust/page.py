@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.trust.experiments import BUDGETS, RATIOS, SETTINGS
+from benchmarks.trust.experiments import BUDGETS, METHODS, RATIOS, SETTINGS
 
 Row = dict[str, Any]
 SHARES = [float(budget.rstrip("%")) / 100 for budget in BUDGETS]
@@ -26,14 +28,17 @@ Utility is PF − c·ΣNF; mean accuracy is over the steps after the first.
 
 def write_page(rows: Path, docs: Path) -> None:
     """From the rows of the recordings that were replayed."""
-    by_name = {}
+    by_name: dict[str, list[Row]] = {}
     for setting in SETTINGS:
-        kept = rows / f"{setting.name}.parquet"
-        if kept.exists():
-            table = pq.read_table(kept, filters=[("kind", "=", "run")]).to_pylist()
-            by_name[setting.name] = table
+        kept = [rows / f"{setting.name}-{method}.parquet" for method in METHODS]
+        if all(path.exists() for path in kept):
+            by_name[setting.name] = [
+                row
+                for path in kept
+                for row in pq.read_table(path, filters=[("kind", "=", "run")]).to_pylist()
+            ]
     parts = [HEAD, *(_seeds(by_name)), _frontier(by_name), _calibration(by_name)]
-    parts += [_evidence(by_name), _cells(by_name), _parts(by_name)]
+    parts += [_evidence(by_name), _cells(by_name), _parts(by_name), _ablation(rows)]
     (docs / "beliefs-measured.md").write_text("\n".join(parts))
 
 
@@ -225,5 +230,31 @@ def _parts(by_name: dict[str, list[Row]]) -> str:
     head += ["full", "diagonal + confirm", "diagonal"]
     return (
         "## What each part brings, at 10 %\n\nAccuracy / utility with one part changed.\n\n"
+        + _table(head, lines)
+    )
+
+
+def _ablation(rows: Path) -> str:
+    lines, head = [], ["recording", "votes"]
+    for setting in SETTINGS:
+        path = rows / f"{setting.name}-ablation.json"
+        if not path.exists():
+            continue
+        found = json.loads(path.read_text())
+        for share, group in groupby(found, key=lambda each: each["share"]):
+            told = {each["part"]: each for each in group}
+            head = ["recording", "votes", *told]
+            shown = [
+                f"{each['surprise']:.3f}, {each['accuracy']:.1f}, {each['off']:+.1f}"
+                for each in told.values()
+            ]
+            lines.append([setting.name, f"{100 * share:g} %", *shown])
+    if not lines:
+        return ""
+    return (
+        "## What each part of the belief brings\n\nIdentical histories: all votes of the first "
+        "model, a random share of every later one's; one split. Mean of −log of what is believed "
+        "of the truth (lower is better; 0.693 is a coin), accuracy of the most believed class, "
+        "and by how many points its belief is too high. The last three are products of votes.\n\n"
         + _table(head, lines)
     )

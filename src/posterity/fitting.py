@@ -82,11 +82,13 @@ def calibrate(
     start: Floats,
     *,
     drawn: float = DRAWN,
+    without: Sequence[int] = (),
 ) -> Floats:
     """The calibrator under which the truths of labelled histories are most likely.
 
     ``parts``: fits, and the histories (n, M) and truths of items they were not learnt on. The
-    numbers are drawn to ``start`` as if ``drawn`` items had told so of each.
+    numbers are drawn to ``start`` as if ``drawn`` items had told so of each; those at the places
+    ``without`` stay there.
     """
     rows, ends, own, begin = [], [], [], 0
     for fitted, hard, truth in parts:
@@ -97,6 +99,7 @@ def calibrate(
         own.append(true + begin)
         begin += len(described)
     described, last, true = np.concatenate(rows), np.concatenate(ends), np.concatenate(own)
+    described[:, list(without)] = 0.0
     numbers = _logit(described, last, true, start, drawn)
     most = np.log(max(int((hard != MISSING).sum(axis=1).max(initial=1)) for _, hard, _ in parts))
     if numbers[0] + numbers[1] * most >= 0 or not most:
