@@ -184,3 +184,28 @@ def value(fit: Any, votes: Sequence[Vote], label: int, model: int, ratio: float)
         old = known.get(label, 0.0) * max(left.get(label, 0.0), 0.0)
         worth += max(new - hope * old, 0.0)
     return worth - gain(known, label, ratio)
+
+
+def hardness(fit: Any, votes: Sequence[Vote], scale: Sequence[float]) -> float:
+    """The mean of a scale over levels: over candidates by belief, over levels by likelihood."""
+    mean = 0.0
+    voted = {code for _, code in votes}
+    for one, believed in of_candidates(fit, votes).items():
+        weights = []
+        for level in range(fit.accuracies.shape[1]):
+            if one is None:
+                weight = sum(
+                    float(fit.prior[k] * fit.levels[k, level])
+                    for k in range(fit.classes)
+                    if k not in voted
+                )
+            else:
+                weight = float(fit.levels[one, level])
+            for model, code in votes:
+                chance = accuracy(fit, model, level, one)
+                weight *= chance if code == one else 1 - chance
+            weights.append(weight)
+        if believed > 0 and sum(weights) > 0:
+            told = sum(weight * at for weight, at in zip(weights, scale, strict=True))
+            mean += believed * told / sum(weights)
+    return mean

@@ -131,12 +131,16 @@ def test_threads_change_no_bit(fit: Dependence) -> None:
 
 
 def made_up(
-    items: int = 4000, classes: int = 20, models: int = 6, seed: int = 0
+    items: int = 4000,
+    classes: int = 20,
+    models: int = 6,
+    seed: int = 0,
+    hard: float = 0.3,
 ) -> tuple[Codes, Codes]:
     """Models that fail on the same items, and often with the same wrong label."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(0, classes, items)
-    hard_items = rng.random(items) < 0.3
+    hard_items = rng.random(items) < hard
     tempting = (truth + 1 + rng.integers(0, 3, items)) % classes
     votes = np.empty((items, models), dtype=np.int32)
     for model in range(models):

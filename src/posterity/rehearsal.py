@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from posterity import fitting, metrics
+from posterity import difficulty, fitting, metrics
 from posterity._arrays import Codes, Floats, Rows
 from posterity.beliefs import ENTROPY_BITS, kept
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
+from posterity.difficulty import Tilt
 from posterity.rules import Rule, cost_of
 from posterity.selectors import Candidates, Selector
 from posterity.selectors import choose as choose_highest
@@ -111,6 +112,19 @@ class Rehearsal:
             fixed=fixed,
             broken=broken,
         )
+
+    def tilts(self, fits: Fits) -> list[Tilt]:
+        """How hard the labelled items look from their votes so far; each half to the other."""
+        found = []
+        for shard, fit in zip(self._shards, fits.halves, strict=True):
+            votes = shard.dependent.votes
+            looked_at = votes[:, difficulty.evenly(votes.shape[1])].T
+            found.append(
+                difficulty.tilt_of(
+                    fit.calibrated(self.calibrator), looked_at, range(looked_at.shape[1])
+                )
+            )
+        return found
 
     def _choose(
         self,

@@ -18,6 +18,7 @@ def __getattr__(name: str) -> Any:
         "dependence",
         "finish",
         "folding",
+        "hardness",
         "hashing",
         "joints",
         "learning",

@@ -8,10 +8,11 @@ from functools import partial
 
 import numpy as np
 
-from posterity import shards
-from posterity._arrays import Floats, Rows
+from posterity import difficulty, shards
+from posterity._arrays import Codes, Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
+from posterity.dependence import Dependence
 from posterity.errors import InvalidData
 from posterity.rehearsal import LEAST, Fits, Rehearsal, Rehearsed
 from posterity.replay.recording import Recording
@@ -114,7 +115,7 @@ def walk_dependent(
     labels, beliefs, ratio = shard.labels[0], shard.dependent, cost_of(rule)
     for number, model in enumerate(target.models):
         fits, last = fitted.after(number), number + 1 == len(target.models)
-        known = fits.whole.calibrated(rehearsal.calibrator)
+        known = _adapted(fits, rehearsal, beliefs.votes.T)
         share = FULL if number == 0 else budget
         rows = shards.choose(
             shard,
@@ -135,17 +136,28 @@ def walk_dependent(
             number=number,
             last=last,
         )
+        votes = target.votes[number, rows].astype(np.int32)
         decisions = shards.update(
             shard,
             rows,
-            target.votes[number, rows],
-            fits.whole.calibrated(rehearsal.calibrator),
+            votes,
+            _adapted(fits, rehearsal, beliefs.with_votes(votes, rows, number)),
             truth=target.truth[rows],
         )
         if last:
             outstanding = shards.settle(shard)
             decisions = [one + more for one, more in zip(decisions, outstanding, strict=True)]
         yield Step(number, model, rows, decisions, shard, rehearsed)
+
+
+def _adapted(fits: Fits, rehearsal: Rehearsal, hard: Codes) -> Dependence:
+    """What is believed by: calibrated, and as hard as the votes (n, M) of the target look."""
+    known = fits.whole.calibrated(rehearsal.calibrator)
+    if hard.shape[1] < 2:
+        return known
+    sample = hard[difficulty.evenly(len(hard))]
+    target = difficulty.tilt_of(known, sample, range(hard.shape[1]))
+    return difficulty.tilted(known, difficulty.difference(target, rehearsal.tilts(fits)))
 
 
 def fit(labelled: Recording, estimator: str) -> list[Confusion]:

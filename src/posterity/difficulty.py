@@ -1,0 +1,121 @@
+"""Difficulty: a target that is harder or easier than the labelled set, told by its votes alone.
+
+Where models disagree more than they did on labelled items, items are harder, and everything
+believed of them is too high. So the shares of the levels of difficulty are tilted,
+
+    P(d | k) ∝ P_labelled(d | k) · exp(θ h_d),     h_d the mean error of all models at level d,
+                                                   from 0 at the easiest to 1 at the hardest,
+
+with the θ at which levels are as hard as the target's votes say (a few turns of expectation-
+maximisation: stopping early draws it to the labelled set). One number cannot turn a confusion
+around. The same is done on the labelled items, cross-fitted, where the answer should be 0: what
+comes out there is the method's own error, and is taken off. What is left is drawn to 0 as far as it
+could be chance. Selection looks at earlier votes alone, so it does not mislead the likelihood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from posterity import _kernels
+from posterity._arrays import Codes, Floats, Rows
+from posterity.dependence import Dependence
+from posterity.votes import MISSING
+
+SAMPLE = 5_000
+"""Items that are looked at: more would not change the second digit of θ."""
+TURNS = 2
+WIDEST = 4.0
+"""No target is taken to be further from the labelled set than that."""
+FLAT = 1e-6
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """What the votes on some items say of how hard they are."""
+
+    size: float
+    """θ."""
+    error: float
+    """Its standard error."""
+
+
+def evenly(items: int) -> Rows:
+    """The rows that are looked at, spread over all of them."""
+    if items <= SAMPLE:
+        return np.arange(items)
+    return np.linspace(0, items - 1, SAMPLE).round().astype(np.int64)
+
+
+def tilt_of(fit: Dependence, hard: Codes, who: Sequence[int]) -> Tilt:
+    """Of items with votes ``hard`` (n, M) of the models ``who``, under a calibrated fit."""
+    cast = (hard != MISSING).sum(axis=1)
+    votes = np.ascontiguousarray(hard[cast > 0], dtype=np.int32)
+    scale = _scale(fit)
+    if scale is None or not (cast > 1).any():
+        return Tilt(0.0, np.inf)  # a single vote agrees with itself
+    size, first, error = 0.0, 0.0, 0.0
+    for turn in range(TURNS):
+        told = _hardness(tilted(fit, size), scale, votes, who)
+        size = _reaching(fit, scale, float(told.mean()), size)
+        if turn == 0:
+            overall = fit.prior @ fit.levels
+            spread = float(overall @ scale**2 - (overall @ scale) ** 2)
+            first, error = size, float(told.std()) / np.sqrt(len(votes)) / max(spread, FLAT)
+    # Later turns enlarge what the first one saw, and its error with it.
+    return Tilt(size, error * max(1.0, size / first if abs(first) > FLAT else 1.0))
+
+
+def tilted(fit: Dependence, size: float) -> Dependence:
+    """The same models on items that are harder (θ above 0) or easier."""
+    scale = _scale(fit)
+    if not size or scale is None:
+        return fit
+    levels = fit.levels * np.exp(size * scale)
+    return replace(fit, levels=levels / levels.sum(axis=1, keepdims=True))
+
+
+def difference(target: Tilt, labelled: Sequence[Tilt]) -> float:
+    """θ of the target beyond that of the labelled set, drawn to 0 as far as it could be chance."""
+    sizes = np.array([part.size for part in labelled])
+    errors = np.array([part.error for part in labelled])
+    size = target.size - float(sizes.mean())
+    parts = len(labelled)
+    chance = target.error**2 + float((errors**2).sum()) / parts**2 + float(sizes.var()) / parts
+    if not np.isfinite(chance):
+        return 0.0
+    drawn = size * size**2 / (size**2 + chance) if size else 0.0
+    return float(np.clip(drawn, -WIDEST, WIDEST))
+
+
+def _scale(fit: Dependence) -> Floats | None:
+    """h; None where all levels are equally hard."""
+    errors = (1 - fit.accuracies).mean(axis=0)
+    width = float(errors.max() - errors.min())
+    if width < FLAT:
+        return None
+    scale: Floats = (errors - errors.min()) / width
+    return scale
+
+
+def _hardness(fit: Dependence, scale: Floats, votes: Codes, who: Sequence[int]) -> Floats:
+    out, columns, parameters = np.empty(len(votes)), np.asarray(who, dtype=np.int64), fit.parameters
+
+    def work(start: int, stop: int) -> None:
+        _kernels.hardness.hardness(parameters, scale, votes, columns, start, stop, out)
+
+    _kernels.policy.spread(len(votes), work)
+    return out
+
+
+def _reaching(fit: Dependence, scale: Floats, goal: float, near: float) -> float:
+    """The θ at which the levels' mean hardness is the goal; by bisection, for it only grows."""
+    low, high = near - WIDEST, near + WIDEST
+    for _ in range(40):
+        middle = (low + high) / 2
+        mean = float(fit.prior @ tilted(fit, middle).levels @ scale)
+        low, high = (middle, high) if mean < goal else (low, middle)
+    return (low + high) / 2

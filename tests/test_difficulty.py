@@ -1,0 +1,115 @@
+"""A target harder than the labelled set: against plain loops, and on made-up models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posterity import _kernels, difficulty, fitting, priors
+from posterity._arrays import Codes
+from posterity.dependence import PLAIN_CALIBRATOR, Dependence
+from posterity.difficulty import Tilt
+from tests import naive_dependence
+from tests.test_dependence import SLOW, fits, histories, made_up, votes_of
+
+
+@SLOW
+@given(data=st.data(), fit=fits())
+def test_hardness_is_that_of_plain_loops(data: st.DataObject, fit: Dependence) -> None:
+    hard = data.draw(histories(fit))
+    scale = np.linspace(0, 1, fit.accuracies.shape[1])
+    out, who = np.empty(len(hard)), np.arange(fit.models)
+    _kernels.hardness.hardness(fit.parameters, scale, hard, who, 0, len(hard), out)
+    for item, row in enumerate(hard):
+        if (row >= 0).any():
+            expected = naive_dependence.hardness(fit, votes_of(row), scale.tolist())
+            assert out[item] == pytest.approx(expected, abs=1e-7)
+
+
+@SLOW
+@given(fit=fits(), size=st.floats(-4, 4))
+def test_levels_stay_shares_however_far_they_are_tilted(fit: Dependence, size: float) -> None:
+    levels = difficulty.tilted(fit, size).levels
+    np.testing.assert_allclose(levels.sum(axis=1), 1)
+    assert (levels >= 0).all()
+
+
+def thinned(votes: Codes) -> Codes:
+    """As a budget leaves it: two votes on each item, and some more here and there."""
+    few = votes.copy()
+    few[:, 2:][np.random.default_rng(5).random((len(votes), votes.shape[1] - 2)) < 0.8] = -1
+    return few
+
+
+def learnt(hard: float = 0.3) -> tuple[Dependence, list[Tilt], Codes, Codes]:
+    """A calibrated fit, what it says of its own labelled items, and a target."""
+    votes, truth = made_up()
+    votes = thinned(votes)
+    side, prior = np.arange(len(truth)) % 2 == 0, priors.uniform(20)
+    halves = [(fitting.fit(votes[one], truth[one], prior), ~one) for one in (side, ~side)]
+    numbers = fitting.calibrate(
+        [(fit, votes[other], truth[other]) for fit, other in halves],
+        range(6),
+        np.array(PLAIN_CALIBRATOR),
+    )
+    labelled = [
+        difficulty.tilt_of(fit.calibrated(numbers), votes[other], range(6)) for fit, other in halves
+    ]
+    whole = fitting.fit(votes, truth, prior).calibrated(numbers)
+    votes, truth = made_up(seed=1, hard=hard)
+    return whole, labelled, thinned(votes), truth
+
+
+def test_a_target_like_the_labelled_set_is_left_alone() -> None:
+    fit, labelled, votes, _ = learnt()
+    size = difficulty.difference(difficulty.tilt_of(fit, votes, range(6)), labelled)
+    assert abs(size) < 0.1
+
+
+@pytest.mark.parametrize("hard", [0.1, 0.6])
+def test_beliefs_follow_a_harder_and_an_easier_target(hard: float) -> None:
+    fit, labelled, votes, truth = learnt(hard)
+    size = difficulty.difference(difficulty.tilt_of(fit, votes, range(6)), labelled)
+    assert np.sign(size) == np.sign(hard - 0.3)
+
+    def off(by: Dependence, votes: Codes, truth: Codes) -> float:
+        believed = by.believe(votes, range(6))
+        return float(believed.belief_best.mean() - (believed.best == truth).mean())
+
+    same, _, *alike = learnt()
+    usual = off(same, *alike)  # what is off without any shift is none of its business
+    before, after = off(fit, votes, truth), off(difficulty.tilted(fit, size), votes, truth)
+    assert abs(after - usual) < 0.5 * abs(before - usual)
+
+
+def test_selection_by_earlier_votes_does_not_look_like_a_shift() -> None:
+    """Items are looked at again where two votes disagree, on the labelled set as on the target."""
+    fit, _, votes, _ = learnt()
+    votes = votes.copy()
+    votes[votes[:, 0] == votes[:, 1], 2:] = -1
+    assert abs(difficulty.tilt_of(fit, votes, range(6)).size) < 0.3
+
+
+def test_single_votes_and_a_single_level_say_nothing() -> None:
+    fit, labelled, votes, _ = learnt(0.6)
+    alone = votes.copy()
+    alone[:, 1:] = -1
+    assert difficulty.difference(difficulty.tilt_of(fit, alone, range(6)), labelled) == 0.0
+    assert difficulty.difference(Tilt(1.0, 0.1), [Tilt(0.0, np.inf)]) == 0.0
+
+
+def test_what_could_be_chance_is_hardly_followed() -> None:
+    assert difficulty.difference(Tilt(0.5, 5.0), [Tilt(0.0, 0.0)]) < 0.01
+    assert difficulty.difference(Tilt(0.5, 0.01), [Tilt(0.0, 0.0)]) > 0.49
+    assert difficulty.difference(Tilt(-1.5, 0.01), [Tilt(-1.6, 0.1), Tilt(-1.4, 0.1)]) < 0.01
+
+
+def test_a_sample_is_spread_over_all_items() -> None:
+    assert difficulty.evenly(7).tolist() == list(range(7))
+    rows = difficulty.evenly(10**9)
+    assert len(rows) == difficulty.SAMPLE
+    assert (np.diff(rows) > 0).all()
+    assert rows[0] == 0
+    assert rows[-1] == 10**9 - 1
