@@ -48,7 +48,7 @@ class Scores:
                 expected_flips=metrics.expected_flips(
                     decision.belief_before[flipped], decision.belief_after[flipped]
                 ),
-                forecast=None if rehearsed is None else rehearsed.net(len(self._truth)),
+                forecast=None if rehearsed is None else rehearsed.net(len(self._truth)).value,
             )
             self.by_rule[at].append(scored)
             self._before[at] = labels.label.copy()
