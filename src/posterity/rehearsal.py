@@ -21,6 +21,7 @@ from posterity.confusion import Confusion
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
 from posterity.expectations import Estimate, forecast
 from posterity.likeness import Seen
+from posterity.reliability import Reliability
 from posterity.rules import Rule, cost_of
 from posterity.selectors import Candidates, Selector
 from posterity.selectors import choose as choose_highest
@@ -58,12 +59,16 @@ class Rehearsal:
     that occur under the budget, and the calibrator is fitted to them.
     """
 
-    def __init__(self, truth: Codes, prior: Floats, rule: Rule) -> None:
+    def __init__(self, truth: Codes, prior: Floats, rule: Rule, *, watched: bool = False) -> None:
+        """``watched``: remember the most believed classes too; see ``reliability``."""
+        self._watched = watched
         self.calibrator: Floats = np.array(PLAIN_CALIBRATOR)
         self._truth = truth
         self._rows = [np.flatnonzero(np.arange(len(truth)) % 2 == side) for side in (0, 1)]
         self._shards = [Shard(prior, len(rows), [rule], dependent=True) for rows in self._rows]
         self._steps: list[tuple[Half, Half]] = []
+        self._best = [np.full(len(rows), MISSING, dtype=np.int32) for rows in self._rows]
+        self._belief_best = [np.zeros(len(rows)) for rows in self._rows]
 
     def step(
         self,
@@ -92,8 +97,8 @@ class Rehearsal:
         self.calibrator = _calibrator(histories)
         fixed = broken = right_before = right_after = 0
         halves = []
-        for shard, own, fit, rows in zip(
-            self._shards, self._rows, fits.halves, chosen, strict=True
+        for side, (shard, own, fit, rows) in enumerate(
+            zip(self._shards, self._rows, fits.halves, chosen, strict=True)
         ):
             labels, truth = shard.labels[0], self._truth[own]
             labels.rule = rule
@@ -102,6 +107,10 @@ class Rehearsal:
             made: list[Decision] = []
             if len(rows):
                 made += update(shard, rows, cast, fitted, truth=truth[rows], model=model)
+            if len(rows) and self._watched:
+                beliefs = shard.dependent
+                self._best[side][rows] = beliefs.most_believed(rows, stored=labels.label[rows])
+                self._belief_best[side][rows] = beliefs.of_best(rows)
             if last:
                 made += settle(shard)
             flips = metrics.score_step(truth, before, labels.label, evaluations=len(rows)).flips
@@ -123,6 +132,14 @@ class Rehearsal:
             dispersion=trust.dispersion,
             trust=trust,
         )
+
+    def reliability(self) -> tuple[Reliability, Reliability]:
+        """Of the labels, and of the most believed classes, as each item's last vote left them."""
+        best = Reliability()
+        for own, code, belief in zip(self._rows, self._best, self._belief_best, strict=True):
+            has = code != MISSING
+            best += Reliability.of((code == self._truth[own])[has], belief[has])
+        return Trust(tuple(self._steps)).reliability, best
 
     def _choose(
         self,

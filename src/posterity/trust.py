@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from posterity import expectations, likeness
 from posterity._arrays import Codes
 from posterity.expectations import Checked, Estimate, Sums
-from posterity.likeness import Seen, Unlike
+from posterity.likeness import Difference, Seen
 from posterity.metrics import Flips
 from posterity.reliability import Reliability
 from posterity.shards import Decision, Labels
@@ -92,11 +92,14 @@ class Trust:
         one, other = self.steps[-1]
         return one.reliability + other.reliability
 
-    def unlike(self, target: Seen) -> list[Unlike]:
-        """In what a target differs clearly from the labelled items."""
+    def compare(
+        self, target: Seen, earlier: Sequence[Sequence[Difference]] = ()
+    ) -> list[Difference]:
+        """How a target differs from the labelled items; ``earlier``: how it did in steps before."""
         one, other = self.steps[-1]
         apart = [likeness.differences(a.seen, b.seen) for a, b in self.steps]
-        return likeness.compare(target, one.seen + other.seen, likeness.dispersions(apart))
+        found = likeness.dispersions(apart)
+        return likeness.compare(target, one.seen + other.seen, found, earlier)
 
 
 def _net(flips: Flips) -> int:

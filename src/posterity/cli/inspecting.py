@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from posterity import likeness
 from posterity.cli.output import (
     as_json_option,
     plain_table,
@@ -21,13 +22,19 @@ from posterity.cli.output import (
 )
 from posterity.engine import publishing, reading
 from posterity.engine.context import Context
+from posterity.engine.reports import expected_accuracy, percent
 from posterity.engine.steps import Header
 from posterity.errors import InvalidData
+from posterity.expectations import Estimate
+from posterity.likeness import Difference
 from posterity.store import Store
 from posterity.tables.exports import check_target, write_stream
 from posterity.tables.files import open_files
 
 SHOWN = 20
+ACCURACY = (
+    "accuracy: as expected without truth; ?: as the beliefs have it, unchecked on labelled items"
+)
 
 
 @click.command("status", short_help="A store at a glance.")
@@ -39,6 +46,10 @@ def status_command(store: str, as_json: bool) -> None:
     if as_json:
         print_json(told)
         return
+    expected = told.pop("expected_accuracy")
+    told["accuracy"] = (
+        "–" if expected is None else f"{percent(Estimate(**expected))}, as expected without truth"
+    )
     for key, value in told.items():
         listed = ", ".join(value) if isinstance(value, list) else value
         click.echo(f"{key:12} {listed if listed != '' else '–'}")
@@ -63,11 +74,26 @@ def log_command(store: str, as_json: bool) -> None:
             "evaluations": header.report.get("evaluations"),
             "flips": header.report.get("flips", header.report.get("changed")),
             "pending": header.report.get("pending"),
+            "accuracy": _accuracy(header),
             "time": header.time,
         }
         for header in headers
     ]
     show(plain_table(rows) if rows else "no steps yet")
+    if any(row["accuracy"] for row in rows):
+        click.echo(ACCURACY)
+    for header in headers:
+        if any(one["unlike"] for one in header.report.get("differences", ())):
+            told = likeness.warning([Difference(**one) for one in header.report["differences"]])
+            click.echo(f"step {header.step}: {told}")
+
+
+def _accuracy(header: Header) -> str | None:
+    """As expected after a step."""
+    found = expected_accuracy(header.report)
+    if found is None or found.low is None:
+        return None if found is None else f"{percent(found)} ?"
+    return percent(found)
 
 
 def _what(header: Header) -> str:
