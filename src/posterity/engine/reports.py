@@ -72,21 +72,24 @@ class Report:
             else ""
         )
         told = None if self.expected is None else Expected.of(self.expected)
-        flips = (
-            f"as the beliefs have it {self.expected_positive_flips:.1f} fixed and "
-            f"{self.expected_negative_flips:.1f} broken"
-        )
-        if told is not None and told.checked and self.flips:
-            flips = (
-                f"about {shown(told.positive_flips)} fixed and {shown(told.negative_flips)} broken"
-            )
         return (
             f"step {self.step}: {self.model} voted on {self.evaluations:,} items{failed}\n"
-            f"{self.first_labels:,} first labels, {self.flips:,} flips; {flips}{held}"
+            f"{self.first_labels:,} first labels, {self.flips:,} flips{self._worth(told)}{held}"
             f"{self._waiting}"
             + ("" if told is None else f"\n{told}")
             + (f"\n{self.note}" if self.note else "")
         )
+
+    def _worth(self, told: Expected | None) -> str:
+        """What the flips brought."""
+        if not self.flips:
+            return ""
+        if told is None or not told.checked:
+            return (
+                f"; as the beliefs have it {self.expected_positive_flips:.1f} fixed and "
+                f"{self.expected_negative_flips:.1f} broken"
+            )
+        return f"; about {shown(told.positive_flips)} fixed and {shown(told.negative_flips)} broken"
 
     @property
     def _waiting(self) -> str:
