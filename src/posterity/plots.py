@@ -13,7 +13,12 @@ SUFFIXES = (".png", ".svg", ".pdf")
 FEW = 10
 """Of fewer items a share says nothing that could be drawn."""
 BLUE, ORANGE, GREY = "#2166ac", "#e08214", "#8c8c8c"
-STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "svg.hashsalt": "p"}
+STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 9,
+    "svg.hashsalt": "p",
+}
 
 
 def check_picture(path: Path) -> None:
