@@ -39,7 +39,9 @@ KEYS = [
     *("votes", "selector", "budget", "rule", "n", "steps", "evaluations", "accuracy"),
     *("delta_accuracy", "mean_accuracy", "negative_flips", "positive_flips", "neutral_flips"),
     *("nfr", "pf_nf", "btc", "bec", "expected_accuracy", "expected_negative_flips"),
-    *("expected_positive_flips", "forecast", "seconds"),
+    *("expected_positive_flips", "checked_accuracy", "checked_accuracy_low"),
+    *("checked_accuracy_high", "checked_negative_flips", "checked_positive_flips", "forecast"),
+    *("unlike", "seconds"),
 ]
 PERCENT = {"accuracy", "delta_accuracy", "mean_accuracy", "nfr", "btc", "bec", "expected_accuracy"}
 

@@ -67,9 +67,54 @@ def test_the_truth_of_the_target_changes_no_label(recording: Recording) -> None:
         replay.run(replace(marked, truth=truth), rules="max-belief").rows[0]
         for truth in (marked.truth, other)
     ]
-    for figure in ("expected_accuracy", "expected_positive_flips", "forecast", "evaluations"):
+    checked = ("checked_accuracy", "checked_accuracy_low", "checked_negative_flips", "unlike")
+    for figure in ("expected_accuracy", "forecast", "evaluations", *checked):
         assert rows[0][figure] == rows[1][figure]
     assert rows[0]["accuracy"] != rows[1]["accuracy"]
+
+
+def test_rows_tell_what_the_labelled_set_says(recording: Recording) -> None:
+    results = replay.run(recording, rules="max-belief", budgets="50%")
+    (row,), steps = results.rows, results.steps
+    last = steps[-1]
+    assert row["checked_accuracy_low"] < row["checked_accuracy"] < row["checked_accuracy_high"]
+    for figure in ("checked_accuracy", "checked_accuracy_low", "checked_accuracy_high"):
+        assert row[figure] == last[figure]
+    for figure in ("checked_positive_flips", "checked_negative_flips", "forecast"):
+        assert row[figure] == pytest.approx(sum(step[figure] or 0 for step in steps[1:]))
+        assert last[f"{figure}_low"] <= last[figure] <= last[f"{figure}_high"]
+    kept = results.to_arrow().to_pylist()
+    assert [each["checked_accuracy_high"] for each in kept[1:]] == [
+        step["checked_accuracy_high"] for step in steps
+    ]
+    assert "checked" in str(results)
+    plain = replay.run(recording, beliefs="plain", rules="max-belief")
+    assert plain.rows[0]["checked_accuracy"] is None
+    assert "checked" not in str(plain).split("accuracy in percent")[0]
+
+
+def test_what_beliefs_miss_is_added(recording: Recording) -> None:
+    """Over several splits the figure that was checked is nearer to the truth, or as near."""
+    rows = replay.run(recording, rules="max-belief", budgets="30%", seeds=6).rows
+    bare = [row["expected_accuracy"] - row["accuracy"] for row in rows]
+    checked = [row["checked_accuracy"] - row["accuracy"] for row in rows]
+    assert np.mean(np.square(checked)) < 1.2 * np.mean(np.square(bare))
+    held = [
+        row["checked_accuracy_low"] < row["accuracy"] < row["checked_accuracy_high"] for row in rows
+    ]
+    assert sum(held) >= 4
+
+
+def test_a_harder_target_is_told_of_and_a_like_one_is_not() -> None:
+    """CIFAR-10.1 beside CIFAR-10's test set, and its own halves."""
+    source = real_recording("cifar10_test")
+    source = source.pick(source.models[::5])
+    target = real_recording("cifar10_1_v6").pick(source.models)
+    (told,) = replay.run(target, source=source, rules="cost-ratio:5", budgets="30%").rows
+    assert "agreement" in told["unlike"]
+    assert told["expected_accuracy"] > told["accuracy"] + 2
+    for row in replay.run(source, rules="cost-ratio:5", budgets=["10%", "100%"], seeds=3).rows:
+        assert row["unlike"] == []
 
 
 def test_one_model_and_a_budget_of_nothing(recording: Recording) -> None:

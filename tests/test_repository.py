@@ -64,6 +64,7 @@ def test_heavy_dependencies_are_imported_in_one_module_only() -> None:
         "deltalake": "delta.py",
         "obstore": "files.py",
         "babel": "texts.py",
+        "matplotlib": "plots.py",
     }.items():
         line = re.compile(rf"^\s*(from|import) {package}\b", flags=re.MULTILINE)
         users = [path.name for path in SOURCES if line.search(path.read_text(encoding="utf-8"))]

@@ -8,7 +8,7 @@ they learnt from.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,14 @@ from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
 from posterity.difficulty import Tilt
+from posterity.expectations import Estimate, forecast
+from posterity.likeness import Seen
+from posterity.reliability import Reliability
 from posterity.rules import Rule, cost_of
 from posterity.selectors import Candidates, Selector
 from posterity.selectors import choose as choose_highest
-from posterity.shards import Shard, choose, settle, update
+from posterity.shards import Decision, Shard, choose, settle, update
+from posterity.trust import Half, Trust
 from posterity.votes import MISSING
 
 LEAST = 20
@@ -56,11 +60,16 @@ class Rehearsal:
     that occur under the budget, and the calibrator is fitted to them.
     """
 
-    def __init__(self, truth: Codes, prior: Floats, rule: Rule) -> None:
+    def __init__(self, truth: Codes, prior: Floats, rule: Rule, *, watched: bool = False) -> None:
+        """``watched``: remember the most believed classes too; see ``reliability``."""
+        self._watched = watched
         self.calibrator: Floats = np.array(PLAIN_CALIBRATOR)
         self._truth = truth
         self._rows = [np.flatnonzero(np.arange(len(truth)) % 2 == side) for side in (0, 1)]
         self._shards = [Shard(prior, len(rows), [rule], dependent=True) for rows in self._rows]
+        self._steps: list[tuple[Half, Half]] = []
+        self._best = [np.full(len(rows), MISSING, dtype=np.int32) for rows in self._rows]
+        self._belief_best = [np.zeros(len(rows)) for rows in self._rows]
 
     def step(
         self,
@@ -88,22 +97,32 @@ class Rehearsal:
             histories.append((fit, hard, self._truth[own], rows))
         self.calibrator = _calibrator(histories)
         fixed = broken = right_before = right_after = 0
-        for shard, own, fit, rows in zip(
-            self._shards, self._rows, fits.halves, chosen, strict=True
+        halves = []
+        for side, (shard, own, fit, rows) in enumerate(
+            zip(self._shards, self._rows, fits.halves, chosen, strict=True)
         ):
             labels, truth = shard.labels[0], self._truth[own]
             labels.rule = rule
-            before = labels.label.copy()
-            fitted = fit.calibrated(self.calibrator)
+            before, believed = labels.label.copy(), labels.belief.copy()
+            fitted, cast = fit.calibrated(self.calibrator), votes[own[rows]]
+            made: list[Decision] = []
             if len(rows):
-                update(shard, rows, votes[own[rows]], fitted, truth=truth[rows], model=model)
+                made += update(shard, rows, cast, fitted, truth=truth[rows], model=model)
+            if len(rows) and self._watched:
+                beliefs = shard.dependent
+                self._best[side][rows] = beliefs.most_believed(rows, stored=labels.label[rows])
+                self._belief_best[side][rows] = beliefs.of_best(rows)
             if last:
-                settle(shard)
+                made += settle(shard)
             flips = metrics.score_step(truth, before, labels.label, evaluations=len(rows)).flips
             fixed, broken = fixed + flips.positive, broken + flips.negative
             right_before += int((before == truth).sum())
             right_after += int((labels.label == truth).sum())
+            seen = Seen.of(before[rows], believed[rows], cast, fitted.classes)
+            halves.append(Half.of(labels, truth, made, flips, seen))
         items = max(len(self._truth), 1)
+        self._steps.append((halves[0], halves[1]))
+        trust = Trust(tuple(self._steps))
         return Rehearsed(
             items=len(self._truth),
             evaluations=sum(map(len, chosen)),
@@ -111,6 +130,8 @@ class Rehearsal:
             accuracy_after=right_after / items,
             fixed=fixed,
             broken=broken,
+            dispersion=trust.dispersion,
+            trust=trust,
         )
 
     def tilts(self, fits: Fits) -> list[Tilt]:
@@ -125,6 +146,14 @@ class Rehearsal:
                 )
             )
         return found
+
+    def reliability(self) -> tuple[Reliability, Reliability]:
+        """Of the labels, and of the most believed classes, as each item's last vote left them."""
+        best = Reliability()
+        for own, code, belief in zip(self._rows, self._best, self._belief_best, strict=True):
+            has = code != MISSING
+            best += Reliability.of((code == self._truth[own])[has], belief[has])
+        return Trust(tuple(self._steps)).reliability, best
 
     def _choose(
         self,
@@ -189,14 +218,24 @@ class Rehearsed:
     accuracy_after: float
     fixed: int
     broken: int
+    dispersion: float = 1.0
+    """How much more these vary than if each item was on its own."""
+    trust: Trust | None = None
+    """What all steps so far say of beliefs, where these are dependent."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        return asdict(self)
+        return {name: value for name, value in vars(self).items() if name != "trust"}
 
-    def net(self, items: int) -> float:
+    def net(self, items: int) -> Estimate:
         """Corrections less new errors that so many items can expect."""
-        return (self.fixed - self.broken) * items / max(self.items, 1)
+        return forecast(
+            self.fixed,
+            self.broken,
+            labelled=self.items,
+            items=items,
+            dispersion=self.dispersion,
+        )
 
     def __str__(self) -> str:
         return (

@@ -26,18 +26,18 @@ from posterity.engine import (
     reading,
     reverting,
     settling,
+    trusting,
     updating,
     votefiles,
 )
 from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, check_beliefs
 from posterity.engine.items import add_items, remove_items
-from posterity.engine.pending import count_pending
 from posterity.engine.planning import Plan, Request
 from posterity.engine.registering import Registration, register, registered
 from posterity.engine.reports import Report
 from posterity.engine.rowsets import RowSet
-from posterity.engine.runs import Progress, Run, all_runs, unfinished
+from posterity.engine.runs import Progress, Run, all_runs
 from posterity.engine.steps import Header
 from posterity.errors import InvalidParameter, StoreError, UnknownName
 from posterity.models import Loaded, Model, Predict, load_predict
@@ -356,17 +356,11 @@ class Store:
 
     def status(self) -> dict[str, Any]:
         """The store at a glance."""
-        context = self._context()
-        return {
-            "path": self.path,
-            "items": context.rows - len(context.removed),
-            "classes": len(context.classes),
-            "models": list(context.models),
-            "step": context.head,
-            "pending": count_pending(context),
-            "unfinished": unfinished(context),
-            "format": context.description.format,
-        }
+        return reading.status(self._context(), self.path)
+
+    def reliability(self) -> trusting.Trusted:
+        """Of labels believed so much, how many are right: on the labelled set."""
+        return trusting.trusted(self._context())
 
     def settle(self) -> settling.Settled:
         """Make all flips a rule with ``+confirm`` has left pending, by a step of its own."""

@@ -49,6 +49,7 @@ for command in (
     *(changing.settle_command, changing.compact_command, changing.vacuum_command),
     *(inspecting.status_command, inspecting.log_command, inspecting.flips_command),
     *(inspecting.labels_command, inspecting.history_command, inspecting.check_command),
+    inspecting.reliability_command,
     *(demo_command, replay_command),
 ):
     cli.add_command(command)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from posterity import likeness, plots
 from posterity.cli.output import (
     as_json_option,
     plain_table,
@@ -21,13 +22,20 @@ from posterity.cli.output import (
 )
 from posterity.engine import publishing, reading
 from posterity.engine.context import Context
+from posterity.engine.reports import expected_accuracy, percent
 from posterity.engine.steps import Header
 from posterity.errors import InvalidData
+from posterity.expectations import Estimate
+from posterity.likeness import Difference
 from posterity.store import Store
 from posterity.tables.exports import check_target, write_stream
 from posterity.tables.files import open_files
 
 SHOWN = 20
+ACCURACY = (
+    "accuracy: as expected without truth; ?: as the beliefs have it, unchecked on labelled items; "
+    "!: of items that look unlike those"
+)
 
 
 @click.command("status", short_help="A store at a glance.")
@@ -39,6 +47,10 @@ def status_command(store: str, as_json: bool) -> None:
     if as_json:
         print_json(told)
         return
+    expected = told.pop("expected_accuracy")
+    told["accuracy"] = (
+        "–" if expected is None else f"{percent(Estimate(**expected))}, as expected without truth"
+    )
     for key, value in told.items():
         listed = ", ".join(value) if isinstance(value, list) else value
         click.echo(f"{key:12} {listed if listed != '' else '–'}")
@@ -63,11 +75,31 @@ def log_command(store: str, as_json: bool) -> None:
             "evaluations": header.report.get("evaluations"),
             "flips": header.report.get("flips", header.report.get("changed")),
             "pending": header.report.get("pending"),
+            "accuracy": _accuracy(header),
             "time": header.time,
         }
         for header in headers
     ]
     show(plain_table(rows) if rows else "no steps yet")
+    if any(row["accuracy"] for row in rows):
+        click.echo(ACCURACY)
+    warned = [header for header in headers if _unlike(header)]
+    if warned:
+        click.echo(f"step {warned[-1].step}: {likeness.warning(_unlike(warned[-1]))}")
+
+
+def _unlike(header: Header) -> list[Difference]:
+    """In what the items of a step looked unlike the labelled set."""
+    told = [Difference(**one) for one in header.report.get("differences", ())]
+    return [one for one in told if one.unlike]
+
+
+def _accuracy(header: Header) -> str | None:
+    """As expected after a step."""
+    found = expected_accuracy(header.report)
+    if found is None or found.low is None:
+        return None if found is None else f"{percent(found)} ?"
+    return percent(found) + (" !" if _unlike(header) else "")
 
 
 def _what(header: Header) -> str:
@@ -131,6 +163,27 @@ def history_command(store: str, item: str, as_json: bool) -> None:
         print_json({"history": told})
     else:
         show(plain_table(told) if told else "nobody has voted on this item yet")
+
+
+@click.command("reliability", short_help="How far beliefs can be trusted.")
+@store_argument
+@click.option("--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf.")
+@as_json_option
+def reliability_command(store: str, plot: str | None, as_json: bool) -> None:
+    """Of labels believed so much, how many are right: on the labelled set.
+
+    The labelled items go through the steps of STORE as if they were stored, half of them by what
+    was learnt on the other half. Needs dependent beliefs, and labelled votes with ids.
+    """
+    if plot is not None:
+        plots.check_picture(Path(plot))
+    found = Store(store).reliability()
+    if plot is not None:
+        plots.reliability(found.labels, found.best, Path(plot))
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        click.echo(str(found) + (f"\ndrawn in {plot}" if plot else ""))
 
 
 @click.command("check", short_help="Verify every invariant.")

@@ -19,10 +19,12 @@ from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, PLAIN
 from posterity.engine.pending import each_pending
 from posterity.engine.rehearsing import Prepared, labelled_of
+from posterity.engine.reports import shown
 from posterity.engine.rowsets import STRETCH, RowSet
 from posterity.engine.steps import live_updates
 from posterity.engine.surveys import Survey
 from posterity.errors import InvalidParameter, StoreError
+from posterity.expectations import Estimate
 from posterity.rehearsal import Part, Rehearsed, rehearse
 from posterity.rules import Oracle, Rule, cost_of
 from posterity.rules import parse as parse_rule
@@ -110,6 +112,8 @@ class Plan:
     """Of all evaluations; None: unknown."""
     rehearsed: dict[str, Any] | None = None
     """What the same selection and rule did on the labelled set; None where it is too small."""
+    forecast: dict[str, Any] | None = None
+    """Net corrections that all items can expect of it, and where they lie 90 times in 100."""
     beliefs: str = PLAIN
     """What the items are chosen by, and will be decided by."""
     note: str = ""
@@ -139,6 +143,7 @@ class Plan:
             "cost": self.cost,
             "affected": self.affected,
             "rehearsed": self.rehearsed,
+            "forecast": self.forecast,
             "beliefs": self.beliefs,
             "pending": self.pending,
             "reconsidered": self.reconsidered,
@@ -168,7 +173,17 @@ class Plan:
                 if self.rehearsed
                 else "no rehearsal: " + NO_REHEARSAL
             )
+            + self._forecast
         )
+
+    @property
+    def _forecast(self) -> str:
+        """What all items can expect of it."""
+        if self.forecast is None:
+            return ""
+        told = f"\nof all items that makes about {shown(Estimate(**self.forecast))} net corrections"
+        where = ", though of labelled items that no filter was applied to"
+        return told + (where if self.request.where else "")
 
 
 def make_plan(
@@ -212,6 +227,10 @@ def make_plan(
     unit = model.settings["cost"]
     waiting = [rows[start + left.rows] for _, start, left in each_pending(context)]
     names = ["no label yet", *(str(name) for name in context.classes)]
+    rehearsed = _rehearsed(context, request, prepared, len(rows) / max(1, context.rows))
+    there = context.rows - len(context.removed)
+    # While nothing is labelled there is nothing to correct.
+    net = rehearsed.net(there) if rehearsed is not None and live_updates(context.headers) else None
     return Plan(
         id=f"{request.digest}-{told.hexdigest()[:8]}",
         request=request,
@@ -225,7 +244,8 @@ def make_plan(
             if counts[at]
         },
         cost=None if unit is None else unit * len(rows),
-        rehearsed=_forecast(context, request, prepared, len(rows) / max(1, context.rows)),
+        rehearsed=None if rehearsed is None else rehearsed.to_dict(),
+        forecast=None if net is None else net.to_dict(),
         beliefs=known.beliefs,
         pending=sum(len(again) for again in waiting),
         reconsidered=sum(int(again.sum()) for again in waiting),
@@ -238,18 +258,18 @@ def failed_rows(context: Context, model: str) -> list[int]:
     return sorted({row for step in live if step.model == model for row in step.failed})
 
 
-def _forecast(
+def _rehearsed(
     context: Context, request: Request, prepared: Prepared, share: float
-) -> dict[str, Any] | None:
+) -> Rehearsed | None:
     """What the step did on the labelled set, with the beliefs it will decide with."""
     if not prepared.dependent:
         return _rehearse(context, request, share)
     rule = parse_rule(request.rule)
     selector = parse_selector(request.selector)
-    return prepared.rehearse(selector, rule, share, last=True).to_dict()
+    return prepared.rehearse(selector, rule, share, last=True)
 
 
-def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any] | None:
+def _rehearse(context: Context, request: Request, share: float) -> Rehearsed | None:
     """The steps so far and the one planned, on what all their models have labelled votes on."""
     live = live_updates(context.headers)
     names = list(dict.fromkeys([*(header.model or "" for header in live), request.model]))
@@ -273,7 +293,7 @@ def _rehearse(context: Context, request: Request, share: float) -> dict[str, Any
         parts,
         prior=context.fit(request.model).prior,
         estimator=context.description.confusion,
-    ).to_dict()
+    )
 
 
 def _without_value(selector: Selector) -> Selector:
@@ -284,7 +304,7 @@ def _without_value(selector: Selector) -> Selector:
 def save_plan(context: Context, plan: Plan) -> None:
     """Keep a plan under its id: first its rows, then the small file that makes it count."""
     context.files.write(f"runs/{plan.id}/rows.parquet", _packed(plan.chosen))
-    plain = ["id", "head", "items", "eligible", "affected", "cost", "rehearsed"]
+    plain = ["id", "head", "items", "eligible", "affected", "cost", "rehearsed", "forecast"]
     plain += ["beliefs", "pending", "reconsidered"]
     told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
     context.files.write(f"runs/{plan.id}/plan.json", json.dumps(told).encode())

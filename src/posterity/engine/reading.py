@@ -15,7 +15,9 @@ from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT
 from posterity.engine.history import ShardHistory
 from posterity.engine.items import find_rows, id_array
-from posterity.engine.runs import Progress
+from posterity.engine.pending import count_pending
+from posterity.engine.reports import expected_accuracy
+from posterity.engine.runs import Progress, unfinished
 from posterity.engine.steps import REVERT, SETTLE, Header, live_updates, masked
 from posterity.errors import InvalidParameter
 from posterity.votes import MISSING
@@ -249,3 +251,19 @@ def _beliefs_table(rows: pa.Array, names: pa.Array, codes: Any, believed: Any) -
             "beliefs": pa.ListArray.from_arrays(offsets, pa.array(believed.ravel())),
         }
     )
+
+
+def status(context: Context, path: str) -> dict[str, Any]:
+    """The store at a glance."""
+    expected = expected_accuracy(context.headers[-1].report) if context.headers else None
+    return {
+        "path": path,
+        "items": context.rows - len(context.removed),
+        "classes": len(context.classes),
+        "models": list(context.models),
+        "step": context.head,
+        "pending": count_pending(context),
+        "expected_accuracy": None if expected is None else expected.to_dict(),
+        "unfinished": unfinished(context),
+        "format": context.description.format,
+    }

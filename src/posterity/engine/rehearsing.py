@@ -20,6 +20,7 @@ from posterity.engine.registering import labelled_rows
 from posterity.engine.steps import Header, live_updates
 from posterity.errors import StoreError
 from posterity.rehearsal import LEAST, Fits, Rehearsal, Rehearsed
+from posterity.reliability import Reliability
 from posterity.rules import Rule
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Selector
@@ -68,7 +69,9 @@ def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
 class Prepared:
     """A step that is about to be planned or made, with what the labelled set says of it."""
 
-    def __init__(self, context: Context, arriving: str) -> None:
+    def __init__(self, context: Context, arriving: str, *, watched: bool = False) -> None:
+        """``watched``: the most believed classes are looked at too, which takes longer."""
+        self._watched = watched
         self._live = live_updates(context.headers)
         self.models = list(
             dict.fromkeys([*(header.model or "" for header in self._live), arriving])
@@ -93,7 +96,9 @@ class Prepared:
         rehearsal: Rehearsal | None = None
         for number, header in enumerate(self._live):
             rule = parse_rule(header.rule or "")
-            rehearsal = rehearsal or Rehearsal(labelled.truth, self.base.prior, rule)
+            rehearsal = rehearsal or Rehearsal(
+                labelled.truth, self.base.prior, rule, watched=self._watched
+            )
             self._step(rehearsal, header.model or "", header, number, rule)
         if rehearsal is None:
             rehearsal = Rehearsal(labelled.truth, self.base.prior, parse_rule("max-belief"))
@@ -142,6 +147,10 @@ class Prepared:
         return self._rehearse(
             _given(self._rehearsal), model, selector, rule, share, number, last=last
         )
+
+    def reliability(self) -> tuple[Reliability, Reliability] | None:
+        """Of the labels and of the most believed classes after the steps so far."""
+        return None if self._rehearsal is None else self._rehearsal.reliability()
 
     def fit(self) -> Fit:
         """As the steps rehearsed so far have it."""

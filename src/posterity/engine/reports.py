@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from posterity import metrics
+from posterity import expectations, metrics
 from posterity._arrays import Codes, Mask
 from posterity.engine.deciding import Decided
+from posterity.expectations import Estimate, Sums
+from posterity.trust import Trust
 from posterity.votes import MISSING
+
+UNIT = 10**6
+"""Sums of beliefs are kept in whole millionths."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,12 @@ class Report:
     """Flips that were pending, and made because the item had no vote; among the flips."""
     dropped: int = 0
     """Flips that were pending, and that the new vote spoke against."""
+    expected: dict[str, Any] | None = None
+    """What the step and all labels are worth, as far as can be told; see ``Expected``."""
+    differences: list[dict[str, Any]] = field(default_factory=list)
+    """Between the items and the labelled set; see ``likeness``."""
+    held: dict[str, int] | None = None
+    """Beliefs in all labels after it, summed up, for the next step to go on from."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -60,13 +71,25 @@ class Report:
             if self.held_back
             else ""
         )
+        told = None if self.expected is None else Expected.of(self.expected)
         return (
             f"step {self.step}: {self.model} voted on {self.evaluations:,} items{failed}\n"
-            f"{self.first_labels:,} first labels, {self.flips:,} flips; as the beliefs have it "
-            f"{self.expected_positive_flips:.1f} fixed and "
-            f"{self.expected_negative_flips:.1f} broken{held}{self._waiting}"
+            f"{self.first_labels:,} first labels, {self.flips:,} flips{self._worth(told)}{held}"
+            f"{self._waiting}"
+            + ("" if told is None else f"\n{told}")
             + (f"\n{self.note}" if self.note else "")
         )
+
+    def _worth(self, told: Expected | None) -> str:
+        """What the flips brought."""
+        if not self.flips:
+            return ""
+        if told is None or not told.checked:
+            return (
+                f"; as the beliefs have it {self.expected_positive_flips:.1f} fixed and "
+                f"{self.expected_negative_flips:.1f} broken"
+            )
+        return f"; about {shown(told.positive_flips)} fixed and {shown(told.negative_flips)} broken"
 
     @property
     def _waiting(self) -> str:
@@ -82,6 +105,100 @@ class Report:
         return told
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What the labels and the flips of a step are worth, without truth."""
+
+    accuracy: Estimate | None
+    """Of all labels; None where there is none."""
+    positive_flips: Estimate
+    negative_flips: Estimate
+    belief: float | None
+    """The mean belief in the labels: accuracy as the beliefs alone have it."""
+    calibration_error: float | None = None
+    """Of beliefs on the labelled set; None: they could not be checked on it."""
+
+    @property
+    def checked(self) -> bool:
+        """Whether labelled items went through the same steps."""
+        return self.calibration_error is not None
+
+    @classmethod
+    def by(cls, trust: Trust | None, held: Sums, tally: Tally) -> Expected:
+        """From beliefs, and what labelled items say of them, if there are any."""
+        belief = held.belief / held.items if held.items else None
+        if trust is None:
+            return cls(
+                expectations.accuracy(held),
+                expectations.flips(tally.fixing),
+                expectations.flips(tally.breaking),
+                belief,
+            )
+        return cls(
+            trust.accuracy(held),
+            trust.fixed(tally.fixing),
+            trust.broken(tally.breaking),
+            belief,
+            trust.reliability.error,
+        )
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Expected:
+        """What ``to_dict`` made."""
+        names = ("accuracy", "positive_flips", "negative_flips")
+        read = {name: told[name] and Estimate(**told[name]) for name in names}
+        return cls(**{**told, **read})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.accuracy is None:
+            return "no label to expect anything of"
+        told = f"expected accuracy {percent(self.accuracy)}"
+        if not self.checked:
+            return f"{told} as the beliefs have it, unchecked: no labelled items to check them on"
+        off = 100 * (self.calibration_error or 0.0)
+        return f"{told}; beliefs are off by {off:.1f} points on the labelled set"
+
+
+def expected_accuracy(report: dict[str, Any]) -> Estimate | None:
+    """Of all labels after a step, by what its header tells; None where that is older than this.
+
+    Reverts and settles have only the beliefs: nobody has gone through them with labelled items.
+    """
+    told, held = report.get("expected"), report.get("held")
+    if told is not None:
+        return Expected.of(told).accuracy
+    if held is None or not held["labels"]:
+        return None
+    return Estimate(held["belief"] / UNIT / held["labels"])
+
+
+def shown(count: Estimate) -> str:
+    """A count and its interval.
+
+    >>> shown(Estimate(310.4, 250.2, 371.0)), shown(Estimate(1.26, 0.5, 2.2))
+    ('310 (250 to 371)', '1.3 (0.5 to 2.2)')
+    """
+    digits = 0 if abs(count.value) >= 10 else 1
+    if count.low is None or count.high is None:
+        return f"{count.value:,.{digits}f}"
+    return f"{count.value:,.{digits}f} ({count.low:,.{digits}f} to {count.high:,.{digits}f})"
+
+
+def percent(share: Estimate) -> str:
+    """A share and its interval.
+
+    >>> percent(Estimate(0.7921, 0.784, 0.8))
+    '79.2 % (78.4 to 80.0)'
+    """
+    if share.low is None or share.high is None:
+        return f"{100 * share.value:.1f} %"
+    return f"{100 * share.value:.1f} % ({100 * share.low:.1f} to {100 * share.high:.1f})"
+
+
 @dataclass
 class Tally:
     """What a step does, counted while its shards are decided one after the other."""
@@ -95,6 +212,15 @@ class Tally:
     confirmed: int = 0
     settled: int = 0
     dropped: int = 0
+    fixing: Sums = field(default_factory=Sums)
+    """Beliefs in the new labels of flips."""
+    breaking: Sums = field(default_factory=Sums)
+    """Beliefs in the old ones."""
+
+    def told(self) -> dict[str, Any]:
+        """What a report has of it."""
+        left = ("fixing", "breaking")
+        return {name: value for name, value in vars(self).items() if name not in left}
 
     def count_voted(self, decided: Decided, pending: Codes) -> None:
         """Items with a vote; ``pending``: the flips that were pending on them before."""
@@ -115,6 +241,8 @@ class Tally:
     def _flips(self, decided: Decided) -> Mask:
         flipped = metrics.flipped(decided.before, decided.after)
         expected = metrics.expected_flips(decided.belief_before[flipped], decided.belief[flipped])
+        self.fixing += Sums.of(decided.belief[flipped])
+        self.breaking += Sums.of(decided.belief_before[flipped])
         self.flips += int(flipped.sum())
         self.expected_negative_flips += expected.negative
         self.expected_positive_flips += expected.positive

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from posterity.engine.steps import (
     masked,
     origin,
 )
+from posterity.engine.totals import total_of
 from posterity.engine.updating import commit_step, parts_of, write_rows
 from posterity.errors import InvalidParameter
 from posterity.rules import Confirm
@@ -76,6 +78,7 @@ def revert(context: Context, target: int) -> Reverted:
         if isinstance(part.rule, Confirm) and one.step < toggled
     ]
     files, touched, changed, pending, waiting = [], 0, 0, count_pending(context), []
+    total = total_of(context)
     for shard, start, items in context.shards:
         history = ShardHistory.read(context.ledger, shard, start, items)
         written = history.steps.get(target)
@@ -96,12 +99,14 @@ def revert(context: Context, target: int) -> Reverted:
         touched += len(rows)
         changed += int((stored.label[rows] != decided.after).sum())
         present = ~context.removed[start + rows]
+        total = total.moved(stored.label[rows], stored.belief[rows], decided, present)
         waits = present & (decided.proposed != MISSING)
         pending += int(waits.sum()) - int((present & (stored.proposed[rows] != MISSING)).sum())
         if waits.any():
             waiting.append(shard)
     done = Reverted(step, target, touched, changed, pending=pending)
-    report = {"items": touched, "changed": changed, "pending": pending}
+    report: dict[str, Any] = {"items": touched, "changed": changed, "pending": pending}
+    report["held"] = total.to_dict()
     commit_step(
         context,
         Header(

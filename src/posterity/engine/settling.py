@@ -11,6 +11,7 @@ from posterity.engine.pending import each_pending, pending_shards
 from posterity.engine.publishing import publish_labels
 from posterity.engine.reports import Tally
 from posterity.engine.steps import SETTLE, Header
+from posterity.engine.totals import Total, total_of
 from posterity.engine.updating import commit_step, write_rows
 
 
@@ -45,8 +46,10 @@ def settle(context: Context) -> Settled:
     if pending_shards(context.headers):
         context.raise_format()
     step, files, tally = context.head + 1, [], Tally()
+    total = total_of(context) if pending_shards(context.headers) else Total()
     for shard, start, left in each_pending(context):
         made = left.made()
+        total = total.moved(left.label, left.belief, made)
         files.append(write_rows(context, step, shard, start + left.rows, None, made))
         tally.count_settled(made)
     if not files:
@@ -60,7 +63,7 @@ def settle(context: Context) -> Settled:
         SETTLE,
         uuid.uuid4().hex[:12],
         items=context.rows,
-        report={**done.to_dict(), "flips": tally.flips, "pending": 0},
+        report={**done.to_dict(), "flips": tally.flips, "pending": 0, "held": total.to_dict()},
         software=__version__,
     )
     commit_step(context, header, files)

@@ -27,16 +27,19 @@ from posterity.engine.planning import (
 )
 from posterity.engine.publishing import publish_labels
 from posterity.engine.rehearsing import Prepared, keep_fit
-from posterity.engine.reports import Report, Tally
+from posterity.engine.reports import Expected, Report, Tally
 from posterity.engine.runs import KeptVotes, Run, all_runs, tidy
 from posterity.engine.steps import UPDATE, Header, live_updates, masked
+from posterity.engine.totals import total_of
 from posterity.errors import CommitConflict, StoreError
+from posterity.likeness import Difference, Seen, warning
 from posterity.rules import Rule
 from posterity.rules import parse as parse_rule
 from posterity.selectors import parse as parse_selector
 from posterity.tables import softvotes
 from posterity.tables.delta import DataFile
 from posterity.tables.layout import HEADER_SHARD, LEDGER
+from posterity.trust import Trust
 from posterity.votes import MISSING, Cast
 
 TRIES = 20
@@ -146,12 +149,12 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     kept, errors = run.kept(), run.errors()
     failing = set(errors)
     step, live = context.head + 1, live_updates(context.headers)
-    rule, fit, told = _fit_of(context, plan, kept)
+    rule, fit, trust, told = _fit_of(context, plan, kept)
     note = "\n".join(part for part in (note, told) if part)
     own = Part(plan.request.model, rule, fit)
     steps = [*parts_of(context, live), own]
     files: list[DataFile] = []
-    tally, done, waiting = Tally(), set(), []
+    tally, total, seen, done, waiting = Tally(), total_of(context), Seen(), set(), []
     folded = obtained = 0
     for shard, start, items in context.shards:
         rows, votes = kept.of(shard)
@@ -172,6 +175,9 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
             steps, [*history.votes_of(local, live), cast], now.label[local], pending
         )
         tally.count_voted(decided, pending)
+        believed = now.belief[local].astype(np.float64)
+        seen += Seen.of(now.label[local], believed, cast.hard, fit.classes)
+        total = total.moved(now.label[local], believed, decided)
         folded += len(local)
         done.add(shard)
         if (decided.proposed != MISSING).any():
@@ -183,6 +189,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         if len(left):
             local, cast, decided = _with_settled(local, cast, decided, left)
             tally.count_settled(left.made())
+            total = total.moved(left.label, left.belief, left.made())
         files.append(write_rows(context, step, shard, start + local, cast, decided))
     failed = sorted(failing)
     if not folded and failed:
@@ -199,10 +206,13 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     # Shards without a vote are read only where flips are pending, and only their last steps.
     for shard, start, left in each_pending(context, without=done):
         tally.count_settled(left.made())
+        total = total.moved(left.label, left.belief, left.made())
         files.append(write_rows(context, step, shard, start + left.rows, None, left.made()))
     if failed:
         told = f"{len(failed):,} items failed; {_first_failure(context, failed, errors)}"
         note = "\n".join(part for part in (note, told) if part)
+    differences = _differences(live, trust, seen.with_held(total.sums))
+    note = "\n".join(part for part in (note, warning(differences)) if part)
     report = Report(
         step,
         plan.id,
@@ -210,7 +220,10 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         folded,
         len(failed),
         note=note,
-        **asdict(tally),
+        **tally.told(),
+        expected=Expected.by(trust, total.sums, tally).to_dict(),
+        differences=[one.to_dict() for one in differences],
+        held=total.to_dict(),
     )
     header = Header(
         step=step,
@@ -230,15 +243,24 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     return report
 
 
-def _fit_of(context: Context, plan: Plan, kept: KeptVotes) -> tuple[Rule, Fit, str]:
-    """What the step is decided with, and what is worth telling of it."""
+def _fit_of(context: Context, plan: Plan, kept: KeptVotes) -> tuple[Rule, Fit, Trust | None, str]:
+    """What the step is decided with, how far that can be trusted, and what is worth telling."""
     rule, prepared = parse_rule(plan.request.rule), Prepared(context, plan.request.model)
+    trust = None
     if prepared.dependent:
         # Of the votes there are, as the header will count them, not of those planned.
         cast = sum(len(kept.rows_of(shard)) for shard, _, _ in context.shards)
         share = cast / max(1, plan.items)
-        prepared.rehearse(parse_selector(plan.request.selector), rule, share)
-    return rule, prepared.fit(), prepared.why_plain
+        trust = prepared.rehearse(parse_selector(plan.request.selector), rule, share).trust
+    return rule, prepared.fit(), trust, prepared.why_plain
+
+
+def _differences(live: Sequence[Header], trust: Trust | None, seen: Seen) -> list[Difference]:
+    """Between the step's items and the labelled set, beside what earlier steps have recorded."""
+    if trust is None:
+        return []
+    told = [header.report.get("differences", []) for header in live]
+    return trust.compare(seen, [[Difference(**one) for one in step] for step in told])
 
 
 def _with_settled(

@@ -15,6 +15,7 @@ from rich.console import Console
 from posterity import metrics
 from posterity._whole import written_whole
 from posterity.errors import InvalidParameter
+from posterity.expectations import Estimate
 from posterity.replay.scores import ScoredStep
 from posterity.replay.table import table
 
@@ -39,12 +40,16 @@ _COUNTS = ["n", "steps", "step", "evaluations", "negative_flips", "positive_flip
 _RATES = [
     *("accuracy", "delta_accuracy", "mean_accuracy", "nfr", "pf_nf", "btc", "bec"),
     *("expected_accuracy", "expected_negative_flips", "expected_positive_flips"),
-    *("forecast", "seconds"),
+    *("checked_accuracy", "checked_accuracy_low", "checked_accuracy_high"),
+    *("checked_negative_flips", "checked_negative_flips_low", "checked_negative_flips_high"),
+    *("checked_positive_flips", "checked_positive_flips_low", "checked_positive_flips_high"),
+    *("forecast", "forecast_low", "forecast_high", "seconds"),
 ]
 SCHEMA = pa.schema(
     [("kind", pa.string()), *_SETTING, ("model", pa.string())]
     + [(name, pa.int64()) for name in _COUNTS]
     + [(name, pa.float64()) for name in _RATES]
+    + [("unlike", pa.list_(pa.string()))]
 )
 """Both kinds of row in one table: ``kind`` is ``run`` or ``step``; what does not apply is null."""
 
@@ -119,7 +124,12 @@ def _run_row(steps: Sequence[ScoredStep]) -> Row:
         "expected_accuracy": 100 * steps[-1].expected_accuracy,
         "expected_negative_flips": sum(step.expected_flips.negative for step in later),
         "expected_positive_flips": sum(step.expected_flips.positive for step in later),
-        "forecast": _sum(step.forecast for step in later),
+        **_estimate("checked_accuracy", steps[-1].checked.accuracy, 100),
+        # Of sums over steps no interval is known: steps are about the same items.
+        "checked_negative_flips": _sum(step.checked.negative_flips for step in later),
+        "checked_positive_flips": _sum(step.checked.positive_flips for step in later),
+        "forecast": _sum(step.checked.forecast for step in later),
+        "unlike": sorted({figure for step in steps for figure in _unlike(step)}),
     }
 
 
@@ -137,8 +147,25 @@ def _step_row(number: int, step: ScoredStep, first_accuracy: float) -> Row:
         "expected_accuracy": 100 * step.expected_accuracy,
         "expected_negative_flips": step.expected_flips.negative,
         "expected_positive_flips": step.expected_flips.positive,
-        "forecast": step.forecast if number else None,
+        **_estimate("checked_accuracy", step.checked.accuracy, 100),
+        **_estimate("checked_negative_flips", step.checked.negative_flips),
+        **_estimate("checked_positive_flips", step.checked.positive_flips),
+        **_estimate("forecast", step.checked.forecast if number else None),
+        "unlike": _unlike(step),
     }
+
+
+def _estimate(name: str, found: Estimate | None, factor: float = 1) -> Row:
+    told = Estimate(0).to_dict() if found is None else found.times(factor).to_dict()
+    return {
+        name: None if found is None else told["value"],
+        f"{name}_low": told["low"],
+        f"{name}_high": told["high"],
+    }
+
+
+def _unlike(step: ScoredStep) -> list[str]:
+    return [one.figure for one in step.checked.differences if one.unlike]
 
 
 def _flips(flips: metrics.Flips) -> Row:
@@ -149,9 +176,9 @@ def _flips(flips: metrics.Flips) -> Row:
     }
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
+def _sum(values: Iterable[Estimate | None]) -> float | None:
     """None as soon as one is not known."""
-    listed = list(values)
+    listed = [None if each is None else each.value for each in values]
     return None if None in listed or not listed else sum(value for value in listed if value)
 
 

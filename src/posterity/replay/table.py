@@ -26,19 +26,23 @@ MEASURES = {
     "BTC": ("btc", "{:.2f}"),
     "BEC": ("bec", "{:.2f}"),
     "expected": ("expected_accuracy", "{:.1f}"),
+    "checked": ("checked_accuracy", "{:.1f}"),
     "evaluations": ("evaluations", "{:,.0f}"),
 }
-SHED_FIRST = ("expected", "ΣPF", "BEC", "BTC", "PF/NF", "Δ", "evaluations")
+SHED_FIRST = ("expected", "checked", "ΣPF", "BEC", "BTC", "PF/NF", "Δ", "evaluations")
 """Columns to leave out where there is no room, least important first."""
 LEGEND = (
     "accuracy in percent; Δ: gained since the first model; ΣNF, ΣPF: negative and positive flips; "
-    "BTC, BEC: backward trust and error compatibility; expected: accuracy as the beliefs have it"
+    "BTC, BEC: backward trust and error compatibility; expected: accuracy as the beliefs have it; "
+    "checked: with what they miss on the labelled set"
 )
 
 
 def table(rows: Sequence[Row], *, without: Sequence[str] = ()) -> Table:
     """Means over seeds; columns that say the same everywhere go into the caption."""
     measures = {heading: how for heading, how in MEASURES.items() if heading not in without}
+    if mean(rows, "checked_accuracy") is None:
+        measures.pop("checked", None)
     varying = [key for key in IDENTITY if key in ALWAYS or len({row[key] for row in rows}) > 1]
     # Text, not markup: a model may be called [v2].
     shown = Table(
@@ -81,13 +85,17 @@ def mean(rows: Sequence[Row], key: str) -> float | None:
     if key == "pf_nf":
         negative = sum(row["negative_flips"] for row in rows)
         return sum(row["positive_flips"] for row in rows) / negative if negative else None
-    known = [row[key] for row in rows if row[key] is not None]
+    known = [row[key] for row in rows if row.get(key) is not None]
     return fmean(known) if known else None
 
 
 def _shown(rows: Sequence[Row], key: str, shape: str) -> str:
     value = mean(rows, key)
-    return "–" if value is None else shape.format(value)
+    if value is None:
+        return "–"
+    low, high = (mean(rows, f"{key}_{end}") for end in ("low", "high"))
+    reach = "" if low is None or high is None else f" ± {(high - low) / 2:.1f}"
+    return shape.format(value) + reach
 
 
 def _named(key: str, value: Any) -> str:
@@ -112,4 +120,6 @@ def _caption(rows: Sequence[Row], varying: Sequence[str]) -> str:
         if key not in varying and key != "recording" and rows[0][key] is not None
     ]
     repeated = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
-    return f"{', '.join([repeated, *same])}\n{LEGEND}"
+    unlike = sorted({figure for row in rows for figure in row.get("unlike") or ()})
+    told = f"\nthe target looks unlike the labelled set in: {', '.join(unlike)}" if unlike else ""
+    return f"{', '.join([repeated, *same])}\n{LEGEND}{told}"

@@ -14,6 +14,8 @@ from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.dependence import Dependence
 from posterity.errors import InvalidData
+from posterity.expectations import Sums
+from posterity.likeness import Seen
 from posterity.rehearsal import LEAST, Fits, Rehearsal, Rehearsed
 from posterity.replay.recording import Recording
 from posterity.rules import Rule, cost_of
@@ -35,6 +37,8 @@ class Step:
     """All items after the step: beliefs, and labels under each rule."""
     rehearsed: Rehearsed | None = None
     """What the same step did on the labelled set, known before it was spent."""
+    seen: Seen | None = None
+    """What the votes looked like, beside those on the labelled set."""
 
 
 def walk(
@@ -136,18 +140,21 @@ def walk_dependent(
             number=number,
             last=last,
         )
-        votes = target.votes[number, rows].astype(np.int32)
+        cast = target.votes[number, rows].astype(np.int32)
+        seen = Seen.of(labels.label[rows], labels.belief[rows], cast, len(prior))
         decisions = shards.update(
             shard,
             rows,
-            votes,
-            _adapted(fits, rehearsal, beliefs.with_votes(votes, rows, number)),
+            cast,
+            _adapted(fits, rehearsal, beliefs.with_votes(cast, rows, number)),
             truth=target.truth[rows],
         )
         if last:
             outstanding = shards.settle(shard)
             decisions = [one + more for one, more in zip(decisions, outstanding, strict=True)]
-        yield Step(number, model, rows, decisions, shard, rehearsed)
+        has = labels.label != MISSING
+        seen = seen.with_held(Sums.of(labels.belief[has]))
+        yield Step(number, model, rows, decisions, shard, rehearsed, seen)
 
 
 def _adapted(fits: Fits, rehearsal: Rehearsal, hard: Codes) -> Dependence:

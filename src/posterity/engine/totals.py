@@ -1,0 +1,80 @@
+"""Totals: the beliefs in all labels of a store, summed up and carried from step to step.
+
+A step adds what it changes to what the step before has recorded, so that no other item is read. In
+whole millionths: so sums are the same in whatever order and parts they are made, and a revert comes
+back to the very number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from posterity._arrays import Codes, Mask
+from posterity.beliefs import BELIEF_BITS, kept
+from posterity.engine.context import Context
+from posterity.engine.deciding import Decided
+from posterity.engine.derived import state_of
+from posterity.engine.reports import UNIT
+from posterity.expectations import Sums
+from posterity.votes import MISSING
+
+
+@dataclass(frozen=True)
+class Total:
+    """How many items have a label, and how much these are believed."""
+
+    labels: int = 0
+    belief: int = 0
+    squares: int = 0
+    removed: int = 0
+    """Items removed when it was made: a sum that knows of fewer is out of date."""
+
+    @property
+    def sums(self) -> Sums:
+        """As expectations take them."""
+        return Sums(self.labels, self.belief / UNIT, self.squares / UNIT)
+
+    def to_dict(self) -> dict[str, int]:
+        """As a header keeps it."""
+        return asdict(self)
+
+    def plus(self, label: Codes, belief: Any, *, sign: int = 1) -> Total:
+        """With some labels more, or less."""
+        has = label != MISSING
+        each = np.asarray(belief, dtype=np.float64)[has]
+        return Total(
+            self.labels + sign * int(has.sum()),
+            self.belief + sign * _whole(each),
+            self.squares + sign * _whole(each**2),
+            self.removed,
+        )
+
+    def moved(self, label: Codes, belief: Any, decided: Decided, here: Mask | None = None) -> Total:
+        """When items stood so before, and are decided now; ``here``: those that are there."""
+        at = slice(None) if here is None else here
+        # As it will be read again: what is kept of a belief is rounded.
+        after = kept(decided.belief, BELIEF_BITS)
+        return self.plus(label[at], belief[at], sign=-1).plus(decided.after[at], after[at])
+
+
+def total_of(context: Context) -> Total:
+    """Of all items now: as the last step has recorded it, or counted anew."""
+    removed = len(context.removed)
+    if not context.headers:
+        return Total(removed=removed)
+    told = context.headers[-1].report.get("held")
+    if told is not None and told["removed"] == removed:
+        return Total(**told)
+    total = Total(removed=removed)
+    for shard, start, items in context.shards:
+        now = state_of(context, shard, start, items).current(0.0)
+        here = ~context.removed.among(start, items)
+        total = total.plus(now.label[here], now.belief[here])
+    return total
+
+
+def _whole(values: Any) -> int:
+    return int(np.rint(values * UNIT).astype(np.int64).sum())

@@ -1,0 +1,250 @@
+"""What a store says of itself without truth: in plans, reports, the log, and as reliability."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from posterity import Model, Store
+from posterity.cli import cli
+from posterity.engine.context import Context
+from posterity.engine.history import ShardHistory
+from posterity.engine.planning import load_plan
+from posterity.engine.reports import Report
+from posterity.engine.totals import Total, total_of
+from posterity.errors import InvalidData
+from posterity.tables.files import open_files
+from tests.stores import NAMES, World
+
+RULE = "cost-ratio:2"
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(items=400, labelled=300)
+
+
+def make(path: Path, world: World, *names: str, **options: Any) -> Store:
+    store = Store.create(path, classes=NAMES, shard_rows=64, **options)
+    store.add(world.table())
+    for name in names:
+        update(store, world, name)
+    return store
+
+
+def update(store: Store, world: World, name: str, rule: str = RULE, budget: str = "30%") -> Report:
+    store.register(Model(name, labelled=world.labelled_table(name)))
+    spending = None if name == "old" else budget
+    return store.update(name, votes=world.votes_table(name), budget=spending, rule=rule)
+
+
+def recounted(store: Store) -> Total:
+    """By looking at every item."""
+    context = Context(open_files(store.path))
+    total = Total(removed=len(context.removed))
+    for shard, start, items in context.shards:
+        now = ShardHistory.read(context.ledger, shard, start, items).current([], 0.0)
+        here = ~context.removed.among(start, items)
+        for label, belief in zip(now.label[here], now.belief[here], strict=True):
+            if label >= 0:
+                one, square = round(float(belief) * 10**6), round(float(belief) ** 2 * 10**6)
+                total = Total(
+                    total.labels + 1, total.belief + one, total.squares + square, total.removed
+                )
+    return total
+
+
+def held(store: Store) -> Total:
+    return Total(**store.log()[-1].report["held"])
+
+
+def test_sums_of_beliefs_go_from_step_to_step(tmp_path: Path, world: World) -> None:
+    """Through updates, pending flips, a settle, reverts, a removal and new items."""
+    store = make(tmp_path / "store", world, "old", "mid")
+    assert held(store) == recounted(store)
+    before = held(store)
+    update(store, world, "new", rule="max-belief+confirm")
+    assert store.status()["pending"]
+    assert held(store) == recounted(store) != before
+    store.settle()
+    assert held(store) == recounted(store)
+    store.revert(3)
+    assert held(store) == recounted(store)
+    store.revert(2)
+    assert held(store) == recounted(store) == before
+    store.remove(["item-3", "item-77", "item-399"])
+    gone = recounted(store)
+    assert gone.labels == before.labels - 3
+    store.add({"id": ["late"], "number": [0], "lang": ["de"]})
+    update(store, world, "best")
+    assert held(store) == recounted(store)
+    assert held(store).removed == 3
+    store.compact()
+    assert held(store) == recounted(store)
+
+
+def test_a_sum_that_is_not_there_is_counted_anew(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in stores made before, whose headers have none; where there is one, nothing is read."""
+    store = make(tmp_path / "store", world, "old", "mid")
+    context = Context(open_files(store.path))
+    for header in context.headers:
+        for name in ("held", "expected", "differences"):
+            header.report.pop(name)
+        assert str(Report(**header.report)).startswith(f"step {header.step}")
+    assert total_of(context) == recounted(store)
+
+    def refused(*_: Any) -> None:
+        raise AssertionError("read all items")
+
+    monkeypatch.setattr("posterity.engine.totals.state_of", refused)
+    assert total_of(Context(open_files(store.path))) == recounted(store)
+
+
+def test_reports_tell_what_they_expect(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid", "new")
+    report = update(store, world, "best", budget="100%")
+    told = report.to_dict()["expected"]
+    labels = np.array(store.labels().sort_by("row")["label"].to_pylist())
+    accuracy = (labels == world.truth).mean()
+    assert told["accuracy"]["low"] < accuracy < told["accuracy"]["high"]
+    assert told["accuracy"]["high"] - told["accuracy"]["low"] < 0.1
+    assert told["belief"] == pytest.approx(held(store).belief / 10**6 / held(store).labels)
+    for kind in ("positive_flips", "negative_flips"):
+        assert told[kind]["low"] <= told[kind]["value"] <= told[kind]["high"]
+    shown = 100 * told["accuracy"]["value"]
+    assert f"expected accuracy {shown:.1f} % (" in str(report)
+    error = 100 * told["calibration_error"]
+    assert f"beliefs are off by {error:.1f} points on the labelled set" in str(report)
+    assert f"flips; about {told['positive_flips']['value']:,.0f} (" in str(report)
+    assert "warning" not in str(report)
+    assert store.status()["expected_accuracy"] == told["accuracy"]
+    assert json.loads(json.dumps(asdict(store.log()[-1])))["report"]["expected"] == told
+    # Asked again, the same report comes from the header.
+    again = store.update("best", votes=world.votes_table("best"), budget="100%", rule=RULE)
+    assert again.step is None
+    assert Report(**store.log()[-1].report) == report
+
+
+def test_after_a_revert_beliefs_are_unchecked(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.revert(1)
+    told = store.status()["expected_accuracy"]
+    assert told["low"] is None
+    assert told["value"] == pytest.approx(held(store).belief / 10**6 / held(store).labels)
+    shown = CliRunner().invoke(cli, ["log", store.path]).output
+    assert f"{100 * told['value']:.1f} % ?" in shown
+    assert "unchecked" in shown
+
+
+def test_plain_beliefs_are_unchecked(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid", beliefs="plain")
+    report = update(store, world, "new")
+    told = report.to_dict()["expected"]
+    assert told["accuracy"]["value"] == pytest.approx(told["belief"])
+    assert told["accuracy"]["low"] is told["calibration_error"] is None
+    assert "unchecked" in str(report)
+    assert report.differences == []
+    assert told["positive_flips"]["value"] == pytest.approx(report.expected_positive_flips)
+    with pytest.raises(InvalidData, match="cannot be checked"):
+        store.reliability()
+
+
+def test_plans_forecast_net_corrections(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    store.register(Model("best", labelled=world.labelled_table("best")))
+    plan = store.plan("best", budget="50%", rule=RULE)
+    told, tried = plan.to_dict()["forecast"], plan.to_dict()["rehearsed"]
+    assert told["value"] == pytest.approx((tried["fixed"] - tried["broken"]) * 400 / 300)
+    assert told["low"] < told["value"] < told["high"]
+    assert f"about {told['value']:,.0f} ({told['low']:,.0f} to {told['high']:,.0f})" in str(plan)
+    assert str(plan).endswith("net corrections")
+    filtered = store.plan("best", budget="5%", rule=RULE, where="lang = 'de'")
+    assert filtered.forecast is not None
+    assert str(filtered).endswith("of labelled items that no filter was applied to")
+    kept = load_plan(Context(open_files(store.path)), plan.id)
+    assert kept is not None
+    assert kept.forecast == told
+    before = np.array(store.labels().sort_by("row")["label"].to_pylist())
+    store.update("best", votes=world.votes_table("best"), plan=plan.id)
+    after = np.array(store.labels().sort_by("row")["label"].to_pylist())
+    net = int((after == world.truth).sum()) - int((before == world.truth).sum())
+    assert told["low"] <= net <= told["high"]
+
+
+def test_nothing_is_forecast_before_the_first_label(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world)
+    store.register(Model("old", labelled=world.labelled_table("old")))
+    plan = store.plan("old")
+    assert plan.forecast is None
+    assert "net corrections" not in str(plan)
+
+
+def unlike(seed: int = 0) -> World:
+    """Items on which models are far worse than on the labelled ones."""
+    world = World(items=2000, labelled=600, seed=seed)
+    worse = {"old": 0.35, "mid": 0.4, "new": 0.5, "best": 0.55}
+    world.votes = {name: world._guess(world.truth, share) for name, share in worse.items()}
+    return world
+
+
+def test_items_unlike_the_labelled_ones_are_told_of(tmp_path: Path) -> None:
+    store = make(tmp_path / "store", unlike(), "old")
+    report = update(store, unlike(), "best", budget="100%")
+    (told, *_) = [one for one in report.to_dict()["differences"] if one["unlike"]]
+    assert told["figure"] == "agreement"
+    assert told["target"] < told["labelled"] - 0.1
+    assert "warning: the items look unlike the labelled set" in str(report)
+    assert "too high" in report.note
+    shown = CliRunner().invoke(cli, ["log", store.path]).output
+    assert ") !" in shown
+    assert "step 1: warning: the items look unlike" in shown
+
+
+def test_reliability_on_the_labelled_set(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid", "new")
+    found = store.reliability()
+    told = found.to_dict()
+    assert told["step"] == 2
+    assert told["labels"]["items"] == told["best"]["items"] == 300
+    expected = store.log()[-1].report["expected"]
+    assert told["labels"]["error"] == pytest.approx(expected["calibration_error"])
+    assert 0 < told["labels"]["error"] < 0.1
+    # What is believed most is right at least as often as what is stored.
+    right = [
+        sum(row["right"] * row["items"] for row in told[kind]["bins"])
+        for kind in ("best", "labels")
+    ]
+    assert right[0] >= right[1] - 3
+    pytest.importorskip("matplotlib")
+    runner, picture = CliRunner(), str(tmp_path / "drawn.svg")
+    done = runner.invoke(cli, ["reliability", store.path, "--plot", picture])
+    assert done.exit_code == 0
+    assert done.output.startswith("300 labelled items after step 2")
+    assert f"{100 * told['labels']['error']:.1f} points" in done.output
+    assert Path(picture).is_file()
+    printed = runner.invoke(cli, ["reliability", store.path, "--json"]).output
+    assert json.loads(printed) == json.loads(json.dumps(told))
+
+
+def test_reliability_needs_a_step(tmp_path: Path, world: World) -> None:
+    with pytest.raises(InvalidData, match="no step yet"):
+        make(tmp_path / "store", world).reliability()
+
+
+def test_counts_alone_cannot_be_checked(tmp_path: Path, world: World) -> None:
+    store = Store.create(tmp_path / "store", classes=NAMES)
+    store.add(world.table())
+    votes = pa.table({"id": world.table()["id"], "vote": world.votes["old"]})
+    report = store.update(Model("old", accuracy=0.6), votes=votes)
+    assert "unchecked" in str(report)
+    with pytest.raises(InvalidData, match="cannot be checked"):
+        store.reliability()
