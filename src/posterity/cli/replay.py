@@ -15,7 +15,7 @@ from posterity.replay.experiment import (
     DEFAULT_BUDGET,
     DEFAULT_CONFUSION,
     DEFAULT_RULE,
-    VOTES,
+    HARD,
 )
 from posterity.replay.importers import IMPORTERS, import_recordings
 from posterity.specs import split_list
@@ -66,7 +66,11 @@ from posterity.specs import split_list
 )
 @click.option("--source", metavar="FILE", help="Take the labelled set from another recording.")
 @click.option(
-    "--votes", default=VOTES[0], show_default=True, help="hard or soft (class probabilities)."
+    "--votes",
+    default=HARD,
+    show_default=True,
+    help="hard, soft (class probabilities as recorded), or calibrated (soft, with a temperature and"
+    " class biases learnt on the labelled set).",
 )
 @click.option(
     "--prior",

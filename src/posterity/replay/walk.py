@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 
 from posterity import shards
-from posterity._arrays import Floats, Rows
+from posterity import temperatures as reading
+from posterity._arrays import Codes, Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData
@@ -17,7 +18,8 @@ from posterity.rehearsal import LEAST, Fits, Rehearsal, Rehearsed
 from posterity.replay.recording import Recording
 from posterity.rules import Rule, cost_of
 from posterity.selectors import Selector
-from posterity.votes import MISSING
+from posterity.temperatures import Temperature
+from posterity.votes import MISSING, SoftVotes
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,15 @@ def walk(
     budget: Budget,
     rules: Sequence[Rule],
     soft: bool = False,
+    temperatures: Sequence[Temperature] = (),
     seed: int = 0,
 ) -> Iterator[Step]:
     """Let the target's models arrive in order; yields after each step.
 
-    The first model labels everything it has a vote for, outside the budget. The truth is passed
-    on for the oracle rule only. Flips that are still pending after the last step (``+confirm``)
-    are made, and count in it: nobody comes to confirm them.
+    The first model labels everything it has a vote for, outside the budget. ``temperatures``: how
+    the soft votes of each are to be read. The truth is passed on for the oracle rule only. Flips
+    that are still pending after the last step (``+confirm``) are made, and count in it: nobody
+    comes to confirm them.
     """
     shard = shards.Shard(prior, len(target), rules)
     for number, model in enumerate(target.models):
@@ -63,7 +67,11 @@ def walk(
             step=number,
             seed=seed,
         )
-        votes = target.soft_votes(number)[rows] if soft else target.votes[number, rows]
+        votes: Codes | SoftVotes = target.votes[number, rows]
+        if soft:
+            votes = target.soft_votes(number)[rows]
+            if temperatures:
+                votes = temperatures[number].calibrated(votes)
         decisions = shards.update(shard, rows, votes, confusions[number], truth=target.truth[rows])
         if number + 1 == len(target.models):
             outstanding = shards.settle(shard)
@@ -159,3 +167,11 @@ def fit(labelled: Recording, estimator: str) -> list[Confusion]:
         except InvalidData as error:
             raise InvalidData(f"The model '{model}': {error.message}", hint=error.hint) from None
     return fitted
+
+
+def fit_temperatures(labelled: Recording) -> list[Temperature]:
+    """How each model's soft votes are to be read, learnt on the labelled set."""
+    return [
+        reading.fit(labelled.soft_votes(at), labelled.truth, classes=len(labelled.classes))
+        for at in range(len(labelled.models))
+    ]

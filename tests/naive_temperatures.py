@@ -1,0 +1,42 @@
+"""Calibrated soft votes once more, with plain loops and straight from their definition.
+
+A soft vote is a dict from class to weight; a missing one is empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+Soft = dict[int, float]
+
+
+def calibrated(soft: Soft, sharpness: float, biases: Sequence[float]) -> Soft:
+    """s̃ of the classes kept, without the tail."""
+    worth = {
+        code: sharpness * math.log(max(weight, 1e-7)) + biases[code]
+        for code, weight in soft.items()
+        if weight > 0
+    }
+    top = max(worth.values(), default=0.0)
+    total = sum(math.exp(value - top) for value in worth.values())
+    return {code: math.exp(value - top) / total for code, value in worth.items()}
+
+
+def likelihood(
+    votes: Sequence[Soft], truth: Sequence[int], sharpness: float, biases: Sequence[float]
+) -> float:
+    """Of the truths that are kept."""
+    total = 0.0
+    for soft, true in zip(votes, truth, strict=True):
+        if soft.get(true, 0) > 0:
+            total += math.log(calibrated(soft, sharpness, biases)[true])
+    return total
+
+
+def tail(votes: Sequence[Soft], truth: Sequence[int], classes: int) -> float:
+    """How often the truth is none of the classes kept, among votes that do not keep all."""
+    cast = [(soft, true) for soft, true in zip(votes, truth, strict=True) if any(soft.values())]
+    outside = sum(1 for soft, true in cast if not soft.get(true))
+    room = sum(1 for soft, _ in cast if sum(1 for w in soft.values() if w > 0) < classes)
+    return (outside + (outside + 0.5) / (len(cast) + 1)) / (room + 1)
