@@ -12,6 +12,7 @@ each other ask for: with few items a class they stay there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +35,8 @@ LEAST = 20
 CLEARLY = 3.0
 """How much likelier biases must make the other half's truths, in nats, to be no accident."""
 TURNS = 60
+SIZES = tuple(0.5**power for power in range(12))
+"""Of steps uphill: shorter ones where a whole one leads down."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +49,17 @@ class Temperature:
     """(K,) b."""
     tail: float
     """ε, how often the truth is none of the classes a soft vote keeps."""
+    accuracy: float = 0.5
+    """How often the vote beside it is right."""
 
     @classmethod
     def none(cls, classes: int) -> Temperature:
         """Probabilities as they are."""
         return cls(1.0, np.zeros(classes), 0.0)
+
+    def kept(self) -> Temperature:
+        """As a store keeps it: in single precision, and used as it is kept."""
+        return from_arrays(to_arrays([self]))[0] or self
 
     def calibrated(self, soft: SoftVotes) -> SoftVotes:
         """The same votes with probabilities that can be believed, of the classes they keep."""
@@ -93,16 +102,31 @@ def fit(soft: SoftVotes, truth: ArrayLike, *, classes: int) -> Temperature:
     room, outside = int((held.sum(axis=1) < classes).sum()), int((~inside).sum())
     tail = (outside + (outside + 0.5) / (len(known) + 1)) / (room + 1)
     data = _Data(_scores(soft, held)[inside], soft.codes[inside], held[inside], own[inside])
-    best = np.inf
-    if len(data) >= LEAST:
-        half = np.arange(len(data)) % 2 == 0
-        sides = [(data.where(half), data.where(~half)), (data.where(~half), data.where(half))]
-        said = {ridge: _across(sides, ridge, classes) for ridge in RIDGES}
-        best = max(said, key=said.__getitem__)
-        if said[best] < said[np.inf] + CLEARLY:
-            best = np.inf
-    sharpness, biases = _fit(data, best, classes)
-    return Temperature(sharpness, biases, tail)
+    sharpness, biases = _fit(data, _ridge(data, classes), (1.0, np.zeros(classes)))
+    accuracy = float(((soft.hard == known).sum() + 0.5) / (len(known) + 1))
+    return Temperature(sharpness, biases, tail, accuracy).kept()
+
+
+def to_arrays(models: Sequence[Temperature | None]) -> dict[str, Any]:
+    """Of several models, to be written to a file; None: nothing is known of its soft votes."""
+    classes = max((len(each.biases) for each in models if each is not None), default=0)
+    numbers, biases = np.full((len(models), 3), np.nan), np.zeros((len(models), classes))
+    for at, each in enumerate(models):
+        if each is not None:
+            numbers[at] = each.sharpness, each.tail, each.accuracy
+            biases[at, : len(each.biases)] = each.biases
+    return {"temperatures": numbers.astype(np.float32), "biases": biases.astype(np.float32)}
+
+
+def from_arrays(arrays: Any) -> list[Temperature | None]:
+    """What ``to_arrays`` made."""
+    numbers, biases = (arrays[name].astype(np.float64) for name in ("temperatures", "biases"))
+    return [
+        None
+        if np.isnan(own[0])
+        else Temperature(float(own[0]), shifts, float(own[1]), float(own[2]))
+        for own, shifts in zip(numbers, biases, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,19 +164,33 @@ def _logs(sharpness: float, biases: Floats, scores: Floats, codes: Codes, held: 
     return worth - most - np.log(np.where(total > 0, total, 1.0))
 
 
-def _across(sides: list[tuple[_Data, _Data]], ridge: float, classes: int) -> float:
-    """How likely the truths of each half are with what was learnt on the other."""
-    return sum(judged.chances(*_fit(learnt, ridge, classes))[0] for learnt, judged in sides)
+def _ridge(data: _Data, classes: int) -> float:
+    """How hard biases are to be drawn: as each half is judged best by the other, or not at all."""
+    if len(data) < LEAST:
+        return np.inf
+    half = np.arange(len(data)) % 2 == 0
+    sides = (data.where(half), data.where(~half))
+    found = [(1.0, np.zeros(classes)) for _ in sides]
+    said: dict[float, float] = {}
+    for ridge in RIDGES:
+        # From the harder one on: the way from there is short.
+        found = [_fit(side, ridge, start) for side, start in zip(sides, found, strict=True)]
+        judged = zip(sides, reversed(found), strict=True)
+        said[ridge] = sum(side.chances(*learnt)[0] for side, learnt in judged)
+        if said[ridge] < max(said.values()):
+            break
+    best = max(said, key=said.__getitem__)
+    return best if said[best] > said[np.inf] + CLEARLY else np.inf
 
 
-def _fit(data: _Data, ridge: float, classes: int) -> tuple[float, Floats]:
+def _fit(data: _Data, ridge: float, start: tuple[float, Floats]) -> tuple[float, Floats]:
     """Uphill by turns: the sharpness, then all biases; no step is taken that leads down."""
-    sharpness, biases = 1.0, np.zeros(classes)
+    sharpness, biases = start
+    drawn = ridge if np.isfinite(ridge) else 0.0
 
     def worth(sharpness: float, biases: Floats) -> float:
-        drawn = DRAWN * (sharpness - 1) ** 2
-        drawn += ridge * float((biases**2).sum()) if np.isfinite(ridge) else 0.0
-        return data.chances(sharpness, biases)[0] - drawn / 2
+        away = DRAWN * (sharpness - 1) ** 2 + drawn * float((biases**2).sum())
+        return data.chances(sharpness, biases)[0] - away / 2
 
     now = worth(sharpness, biases)
     for _ in range(TURNS):
@@ -161,27 +199,22 @@ def _fit(data: _Data, ridge: float, classes: int) -> tuple[float, Floats]:
         mean = (chances * data.scores).sum(axis=1)
         slope = (data.scores[data.own] - mean).sum() - DRAWN * (sharpness - 1)
         curve = (chances * data.scores**2).sum() - (mean**2).sum() + DRAWN
-        size = 1.0
-        while size > 1e-4:
+        for size in SIZES:
             tried = float(np.clip(sharpness + size * slope / curve, DULLEST, SHARPEST))
             after = worth(tried, biases)
             if after >= now:
                 sharpness, now = tried, after
                 break
-            size /= 2
-        if np.isfinite(ridge):
+        if drawn:
             _, chances = data.chances(sharpness, biases)
-            slopes = _added(data, data.own - chances, classes) - ridge * biases
-            # Twice the diagonal is above the whole: entries of a vote pull at each other.
-            curves = 2 * _added(data, chances * (1 - chances), classes) + ridge
-            size = 1.0
-            while size > 1e-4:
+            slopes = _added(data, data.own - chances, len(biases)) - drawn * biases
+            curves = _added(data, chances * (1 - chances), len(biases)) + drawn
+            for size in SIZES:
                 moved = biases + size * slopes / curves
                 after = worth(sharpness, moved)
                 if after >= now:
                     biases, now = moved, after
                     break
-                size /= 2
         if now - before < 1e-7 * max(1.0, abs(now)):
             break
     return sharpness, biases

@@ -196,8 +196,7 @@ def _believed(
         hard, who = _known(fit, steps, votes, block)
         return DependentBeliefs.from_votes(fit.dependence, hard, who, stored)
     product = fit.product([step.model for step in steps])
-    joined = _joined([cast[block] for cast in votes], len(block))
-    return Beliefs.from_votes(product, joined, stored)
+    return Beliefs.from_votes(product, _joined(fit, steps, votes, block), stored)
 
 
 def _before(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows) -> Floats:
@@ -209,8 +208,7 @@ def _before(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows)
         return fit.dependence.believe(hard, who).entropy
     # With the same product: a vote that says nothing must not change one bit.
     product = fit.product([step.model for step in steps])
-    joined = _joined([cast[block] for cast in votes], len(block))
-    return product.fold(joined.without_last()).entropy
+    return product.fold(_joined(fit, steps, votes, block).without_last()).entropy
 
 
 def _known(
@@ -226,12 +224,16 @@ def _known(
     return hard, [who[column] for column in columns]
 
 
-def _joined(votes: Sequence[Cast], items: int) -> Votes:
-    """The models' votes side by side, item by item."""
-    hard = np.full((items, len(votes)), MISSING, dtype=np.int32)
-    for at, cast in enumerate(votes):
-        hard[:, at] = cast.hard
-    softly = [(at, cast.soft) for at, cast in enumerate(votes) if cast.soft is not None]
+def _joined(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows) -> Votes:
+    """The models' votes side by side, item by item; soft ones read as the fit has it."""
+    hard = np.full((len(block), len(votes)), MISSING, dtype=np.int32)
+    softly = []
+    for at, (step, cast) in enumerate(zip(steps, votes, strict=True)):
+        own = cast[block]
+        hard[:, at] = own.hard
+        if own.soft is not None:
+            known = fit.temperatures.get(step.model)
+            softly.append((at, own.soft if known is None else known.calibrated(own.soft)))
     if not softly:
         return Votes.only(hard)
     soft = np.full(hard.shape, MISSING, dtype=np.int64)

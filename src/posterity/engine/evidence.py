@@ -19,8 +19,9 @@ from posterity.classes import Classes
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.models import Model
+from posterity.softcolumns import read_soft
 from posterity.tables.sources import column, ids_of, read_rows, truth_types
-from posterity.votes import MISSING, SoftVotes, as_array
+from posterity.votes import MISSING, Cast, SoftVotes, as_array
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Evidence:
     votes: Codes
     keys: list[str] | None = None
     soft: SoftVotes | None = None
-    """The same votes with weights, where the model gave them on stored items."""
+    """The same votes with weights, where the model gave them."""
     stored: bool = False
     """The keys are ids of stored items."""
     pending: bool = False
@@ -72,6 +73,8 @@ class Evidence:
             told += [stated, self.accuracy]
         elif self.keys is None:
             told[0] = [None] * len(self.truth)
+        if self.soft is not None and not self.stored:
+            told += [self.soft.codes.tolist(), self.soft.weights.astype(np.float32).tolist()]
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
     def count_table(self, classes: Classes) -> Counts:
@@ -108,13 +111,17 @@ def read_evidence(model: Model, classes: Classes, stored: StoredVotes | None) ->
             f"a truth; first row {first}."
         )
     name = _vote_column(model, rows)
-    if name is None:
+    if name is None and model.labelled_soft is None:
         return _by_id(model, rows, truth, stored)
-    votes = answers.column(rows.column(name), f"labelled column '{name}'")
-    if not (votes != MISSING).any():
+    cast = Cast(np.full(len(truth), MISSING, dtype=np.int32))
+    if name is not None:
+        cast = Cast(answers.column(rows.column(name), f"labelled column '{name}'"))
+    if model.labelled_soft is not None:
+        cast = read_soft(model.labelled_soft, rows, answers, cast.hard, "labelled data")
+    if not (cast.hard != MISSING).any():
         raise InvalidData(f"The labelled data of '{model.name}' holds no vote.")
     keys = _keys(model, rows) if model.key in rows.column_names else None
-    return Evidence(truth, votes, keys)
+    return Evidence(truth, cast.hard, keys, cast.soft)
 
 
 def _vote_column(model: Model, rows: pa.Table) -> str | None:

@@ -18,6 +18,7 @@ from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, Fit
 from posterity.engine.registering import labelled_rows
 from posterity.engine.steps import Header, live_updates
+from posterity.engine.tempering import temperatures_of
 from posterity.errors import StoreError
 from posterity.rehearsal import LEAST, Fits, Rehearsal, Rehearsed
 from posterity.rules import Rule
@@ -69,7 +70,7 @@ class Prepared:
     """A step that is about to be planned or made, with what the labelled set says of it."""
 
     def __init__(self, context: Context, arriving: str) -> None:
-        self._live = live_updates(context.headers)
+        self._context, self._live = context, live_updates(context.headers)
         self.models = list(
             dict.fromkeys([*(header.model or "" for header in self._live), arriving])
         )
@@ -146,7 +147,7 @@ class Prepared:
     def fit(self) -> Fit:
         """As the steps rehearsed so far have it."""
         if self._rehearsal is None:
-            return self.base
+            return self.base.tempered(temperatures_of(self._context, self.models))
         dependence = self._fits.whole.calibrated(self._rehearsal.calibrator).kept()
         return self.base.dependent(dependence, self.models)
 
@@ -159,5 +160,5 @@ def _given(known: T | None) -> T:
 
 def keep_fit(context: Context, fit: Fit) -> None:
     """Write what a step decides with where its header says it is: before the header, durably."""
-    if fit.beliefs == DEPENDENT and context.files.size(fit.path) is None:
+    if fit.path and context.files.size(fit.path) is None:
         context.files.write(fit.path, fit.packed)
