@@ -14,7 +14,8 @@ from posterity import fitting, priors
 from posterity._arrays import Codes
 from posterity._kernels import policy
 from posterity.budget import FULL
-from posterity.dependence import PLAIN_CALIBRATOR, Dependence, DependentBeliefs
+from posterity.dependence import PLAIN_CALIBRATOR, Dependence
+from posterity.dependent import DependentBeliefs
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.rehearsal import FRESH, Fits, Rehearsal
 from posterity.rules import MaxBelief

@@ -20,6 +20,7 @@ def __getattr__(name: str) -> Any:
         "folding",
         "hashing",
         "joints",
+        "leaning",
         "learning",
         "policy",
         "sets",

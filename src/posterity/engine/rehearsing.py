@@ -20,12 +20,13 @@ from posterity.engine.registering import labelled_rows
 from posterity.engine.steps import Header, live_updates
 from posterity.engine.tempering import temperatures_of
 from posterity.errors import StoreError
-from posterity.rehearsal import LEAST, Fits, Rehearsal, Rehearsed
+from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal, Rehearsed
 from posterity.rules import Rule
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Selector
 from posterity.selectors import parse as parse_selector
-from posterity.votes import MISSING
+from posterity.tables import softvotes
+from posterity.votes import MISSING, SoftVotes
 
 T = TypeVar("T")
 
@@ -43,18 +44,23 @@ class Labelled:
     truth: Codes
     votes: Codes
     """(n, T) −1 where a model has none."""
+    soft: list[SoftVotes | None]
+    """Of each model, where all of its votes on these items are soft."""
 
 
 def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
     """The labelled items of these models; None where too few are known to be the same."""
     if not all(context.models[name].settings["keyed"] for name in models):
         return None  # also where a confusion was stated: nobody knows on which items
-    by_model = []
+    by_model, softly = [], []
     for name in models:
         own = labelled_rows(context, context.models[name])
         columns = (own.column(column).to_pylist() for column in ("key", "truth", "vote"))
-        rows = zip(*columns, strict=True)
-        by_model.append({key: (truth, vote) for key, truth, vote in rows if vote != MISSING})
+        rows = enumerate(zip(*columns, strict=True))
+        by_model.append(
+            {key: (truth, vote, at) for at, (key, truth, vote) in rows if vote != MISSING}
+        )
+        softly.append(softvotes.from_columns(own, own.column("vote").to_numpy()))
     common = set.intersection(*map(set, by_model))
     # Models that disagree about the truth of an item cannot be compared on it.
     agreed = [key for key in common if len({rows[key][0] for rows in by_model}) == 1]
@@ -63,7 +69,11 @@ def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
     keys = sorted(agreed)
     truth = np.array([by_model[0][key][0] for key in keys], dtype=np.int32)
     votes = np.array([[rows[key][1] for rows in by_model] for key in keys], dtype=np.int32)
-    return Labelled(list(models), truth, votes)
+    soft: list[SoftVotes | None] = []
+    for rows_of, each in zip(by_model, softly, strict=True):
+        own = None if each is None else each[np.array([rows_of[key][2] for key in keys])]
+        soft.append(None if own is None or (own.hard == MISSING).any() else own)
+    return Labelled(list(models), truth, votes, soft)
 
 
 class Prepared:
@@ -82,7 +92,9 @@ class Prepared:
         self.why_plain = "" if labelled or context.description.beliefs != DEPENDENT else WHY_PLAIN
         self._labelled, self._rehearsal = labelled, None
         if labelled is not None:
-            self._fits = Fits.of(labelled.votes, labelled.truth, self.base.prior)
+            truth, prior = labelled.truth, self.base.prior
+            readings = [Readings.of(soft, truth, len(prior)) for soft in labelled.soft]
+            self._fits = Fits.of(labelled.votes, truth, prior, readings)
             self._rehearsal = self._walked(labelled)
 
     @property
@@ -119,15 +131,16 @@ class Prepared:
         *,
         last: bool = False,
     ) -> Rehearsed:
-        place = self.models.index(model)
+        place, labelled = self.models.index(model), _given(self._labelled)
+        soft = labelled.soft[place]
         return rehearsal.step(
             self._fits,
-            _given(self._labelled).votes[:, place],
+            labelled.votes[:, place] if soft is None else soft,
             model=place,
             selector=selector,
             rule=rule,
             # A share of all labelled items, as the step had one of all items.
-            budget=Budget.of(round(min(1.0, share) * len(_given(self._labelled).truth))),
+            budget=Budget.of(round(min(1.0, share) * len(labelled.truth))),
             number=number,
             last=last,
         )

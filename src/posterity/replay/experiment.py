@@ -76,7 +76,7 @@ def run(
     """
     # All options are read before the first walk, so that no mistake shows only hours later.
     if beliefs is None:  # what only plain ones have asks for them
-        beliefs = PLAIN if confusion is not None or votes != HARD else DEPENDENT
+        beliefs = PLAIN if confusion is not None else DEPENDENT
     _among("kind of beliefs", beliefs, BELIEFS)
     _among("kind of votes", votes, VOTES)
     check_order(order)
@@ -85,10 +85,6 @@ def run(
         raise InvalidParameter(
             "Dependent beliefs learn how models err by themselves; 'confusion' is for plain ones.",
             hint="Leave it out, or choose the beliefs 'plain'.",
-        )
-    if dependent and votes != HARD:
-        raise InvalidParameter(
-            "Dependent beliefs are about hard votes.", hint="For soft ones choose 'plain' beliefs."
         )
     estimators = _read_each("confusion", confusion or DEFAULT_CONFUSION, estimate)
     if selector is None:
@@ -129,8 +125,9 @@ def run(
         _check_shares(spending.values(), len(parts.target))
         weights = read_prior(prior, parts.labelled)
         confusions = {kind: fit(parts.labelled, kind) for kind in kinds if kind is not None}
-        readings = fit_temperatures(parts.labelled) if votes == CALIBRATED else []
-        fitted = Fitted(parts.labelled, weights) if dependent else None
+        calibrated = votes == CALIBRATED and not dependent
+        readings = fit_temperatures(parts.labelled) if calibrated else []
+        fitted = Fitted(parts.labelled, weights, soft=votes != HARD) if dependent else None
         for kind, (choice, by), budget, named in grid:
             scores, clock = Scores(parts.target.truth, len(named)), time.perf_counter()
             if fitted is not None:

@@ -14,7 +14,7 @@ from posterity._arrays import Codes, Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData
-from posterity.rehearsal import LEAST, Fits, Rehearsal, Rehearsed
+from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal, Rehearsed
 from posterity.replay.recording import Recording
 from posterity.rules import Rule, cost_of
 from posterity.selectors import Selector
@@ -82,7 +82,7 @@ def walk(
 class Fitted:
     """What dependent beliefs learn from a labelled set as models arrive; each fit is made once."""
 
-    def __init__(self, labelled: Recording, prior: Floats) -> None:
+    def __init__(self, labelled: Recording, prior: Floats, *, soft: bool = False) -> None:
         for model, cast in zip(labelled.models, labelled.votes, strict=True):
             if not (cast != MISSING).any():
                 raise InvalidData(f"The model '{model}' has no vote on the labelled set.")
@@ -94,12 +94,16 @@ class Fitted:
         self.labelled, self.prior = labelled, prior
         self._votes = np.ascontiguousarray(labelled.votes.T.astype(np.int32))
         self._fits: dict[int, Fits] = {}
+        self.soft = [labelled.soft_votes(at) for at in range(len(labelled.models))] if soft else []
+        """The labelled soft votes of each model; none where votes are hard."""
+        self._readings = [Readings.of(each, labelled.truth, len(prior)) for each in self.soft]
 
     def after(self, number: int) -> Fits:
         """With the models up to one."""
         if number not in self._fits:
             votes = np.ascontiguousarray(self._votes[:, : number + 1])
-            self._fits[number] = Fits.of(votes, self.labelled.truth, self.prior)
+            readings = self._readings[: number + 1]
+            self._fits[number] = Fits.of(votes, self.labelled.truth, self.prior, readings)
         return self._fits[number]
 
 
@@ -114,7 +118,8 @@ def walk_dependent(
 ) -> Iterator[Step]:
     """The same with dependent beliefs: the labelled items are carried along under the same rule.
 
-    How models err together is learnt anew when one arrives, from those that have.
+    How models err together is learnt anew when one arrives, from those that have. Soft votes count
+    with what their probabilities say beyond the vote, calibrated on the labelled ones.
     """
     prior, labelled = fitted.prior, fitted.labelled
     shard = shards.Shard(prior, len(target), [rule], dependent=True)
@@ -135,7 +140,7 @@ def walk_dependent(
         )
         rehearsed = rehearsal.step(
             fits,
-            labelled.votes[number],
+            fitted.soft[number] if fitted.soft else labelled.votes[number],
             model=number,
             selector=selector,
             rule=rule,
@@ -146,7 +151,7 @@ def walk_dependent(
         decisions = shards.update(
             shard,
             rows,
-            target.votes[number, rows],
+            target.soft_votes(number)[rows] if fitted.soft else target.votes[number, rows],
             fits.whole.calibrated(rehearsal.calibrator),
             truth=target.truth[rows],
         )
