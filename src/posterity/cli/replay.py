@@ -27,7 +27,7 @@ from posterity.specs import split_list
 @click.option(
     "--beliefs",
     help="dependent: models err on the same items, and alike; plain: the paper's product of"
-    " likelihoods. [default: dependent; with --confusion or soft votes plain]",
+    " likelihoods. [default: dependent; with --confusion plain]",
 )
 @click.option(
     "--confusion",
@@ -69,8 +69,8 @@ from posterity.specs import split_list
     "--votes",
     default=HARD,
     show_default=True,
-    help="hard, soft (class probabilities as recorded), or calibrated (soft, with a temperature and"
-    " class biases learnt on the labelled set).",
+    help="hard; soft: class probabilities too, which dependent beliefs calibrate on the labelled"
+    " set and plain ones take as recorded; calibrated: plain ones calibrate them too.",
 )
 @click.option(
     "--prior",
