@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from posterity import Model, Store, fitting, priors, replay
 from posterity._arrays import Codes, Floats
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
 from posterity.dependent import DependentBeliefs
+from posterity.engine.context import Context
+from posterity.engine.registering import labelled_rows
 from posterity.errors import InvalidData
 from posterity.products import Votes
 from posterity.rehearsal import Fits, Readings
 from posterity.replay import Recording
+from posterity.tables.files import open_files
 from posterity.votes import SoftVotes
 from tests.conftest import real_recording
 from tests.problems import synthetic_recording
@@ -238,3 +242,26 @@ def test_hard_votes_follow_soft_ones(tmp_path: Path) -> None:
     store.update(world.soft_model("best"), budget="50%", rule="cost-ratio:2")
     assert store.check() == []
     assert right(store, world) > 0.85
+
+
+def test_the_truth_of_imported_items_calibrates_their_soft_votes(tmp_path: Path) -> None:
+    """Labelled votes that are looked up, in an import or in the ledger, bring theirs along."""
+    world = Telling()
+    table = world.table().append_column("old", [world.votes["old"]])
+    table = table.append_column("sure", pa.array(world.sure("old").tolist()))
+    truth = pa.table({"id": table["id"][:200], "truth": world.truth[:200]})
+    store = Store.create(tmp_path / "store", classes=NAMES, shard_rows=64)
+    imported = {"old": Model("old", labelled=truth, soft=3)}
+    store.import_predictions(table, imported, soft={"old": "sure"})
+    new = world.soft_model("new")
+    store.update(Model("new", predict=new.predict, soft=3), budget="50%", rule="cost-ratio:2")
+    context = Context(open_files(store.path))
+    for name in ("old", "new"):
+        rows = labelled_rows(context, context.models[name]).to_pylist()
+        top = SoftVotes.top(world.sure(name), 3).codes.tolist()
+        assert len(rows) == 200
+        for row in rows:
+            assert row["soft_classes"] == top[int(row["key"].removeprefix("item-"))]
+    fit = context.fit_of(context.headers[-1])
+    assert [each is not None for each in fit.dependence.temperatures] == [True, True]
+    assert store.check() == []

@@ -271,6 +271,20 @@ def test_blocks_put_together(parts: list[Cast]) -> None:
         assert held(joined, at) == held(part, row)
 
 
+@given(cast=casts(), data=st.data())
+def test_other_votes_in_some_rows(cast: Cast, data: st.DataObject) -> None:
+    rows = data.draw(st.permutations(range(len(cast)))) if len(cast) else []
+    others = data.draw(casts().filter(lambda other: len(other) <= len(cast)))
+    where = np.array(rows[: len(others)], dtype=np.int64)
+    both = cast.put(where, others)
+    for row in range(len(cast)):
+        found = np.flatnonzero(where == row)
+        source, at = (others, int(found[0])) if len(found) else (cast, row)
+        assert both.hard[row] == source.hard[at]
+        assert both.only_hard[row] == source.only_hard[at]
+        assert held(both, row) == held(source, at)
+
+
 # In a store
 
 

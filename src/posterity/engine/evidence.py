@@ -30,10 +30,10 @@ class StoredVotes:
 
     kind: pa.DataType | None
     """The type of the ids; None while there are none."""
-    look_up: Callable[[pa.ChunkedArray], Codes]
+    look_up: Callable[[pa.ChunkedArray], Cast]
     """−1 where it has none, ``UNKNOWN_ITEM`` where there is no such item."""
 
-    def __call__(self, ids: pa.ChunkedArray) -> Codes:
+    def __call__(self, ids: pa.ChunkedArray) -> Cast:
         """The vote on each id."""
         return self.look_up(ids)
 
@@ -153,7 +153,7 @@ def _by_id(model: Model, rows: pa.Table, truth: Codes, stored: StoredVotes | Non
     keys = _keys(model, rows)
     ids = ids_of(rows, model.key, "labelled data")
     votes = stored(ids)
-    known = votes != UNKNOWN_ITEM
+    known = votes.hard != UNKNOWN_ITEM
     note = ""
     if not known.all():
         strangers = ids.filter(pa.array(~known))[:5].to_pylist()
@@ -166,8 +166,8 @@ def _by_id(model: Model, rows: pa.Table, truth: Codes, stored: StoredVotes | Non
                 f"{strangers}."
             )
     kept = [key for key, has in zip(keys, known, strict=True) if has]
-    pending = not (votes[known] != MISSING).any()
-    return Evidence(truth[known], votes[known], kept, stored=True, pending=pending, note=note)
+    own, pending = votes[known], not (votes.hard[known] != MISSING).any()
+    return Evidence(truth[known], own.hard, kept, own.soft, stored=True, pending=pending, note=note)
 
 
 UNKNOWN_ITEM = -2

@@ -14,7 +14,7 @@ from posterity._arrays import Codes, Floats, Mask
 from posterity.beliefs import ENTROPY_BITS, kept
 from posterity.choosing import Block
 from posterity.engine.context import Context
-from posterity.engine.deciding import side_by_side
+from posterity.engine.deciding import BLOCK_ITEMS, side_by_side
 from posterity.engine.derived import state_of
 from posterity.engine.history import ShardHistory
 from posterity.engine.rowsets import RowSet
@@ -89,8 +89,8 @@ class Survey:
         if shard not in self._values and value is not None:
             self._values[shard] = self._scratch(items)
             history = ShardHistory.read(self._context.ledger, shard, start, items)
-            for low in range(0, items, BLOCK):
-                rows = np.arange(low, min(low + BLOCK, items))
+            for low in range(0, items, BLOCK_ITEMS):
+                rows = np.arange(low, min(low + BLOCK_ITEMS, items))
                 votes = side_by_side(history.votes_of(rows, self._live), len(rows))
                 models = [header.model or "" for header in self._live]
                 worth = value(votes, models, label[rows])
