@@ -110,15 +110,21 @@ def candidates(fit: Any, votes: Sequence[Vote]) -> list[int | None]:
     return found if len(found) == fit.classes else [*found, None]
 
 
-def of_candidates(fit: Any, votes: Sequence[Vote]) -> dict[int | None, float]:
-    """Calibrated: sharpness, what none of these gets, what wrong labels under a truth tell, and
-    what the plain product says."""
+Leaning = dict[int | None, float]
+"""What soft votes lean to each candidate by, and to none of these; see ``naive_temperatures``."""
+
+
+def of_candidates(
+    fit: Any, votes: Sequence[Vote], leaning: Leaning | None = None
+) -> dict[int | None, float]:
+    """Calibrated: sharpness, what none of these gets, what wrong labels under a truth tell, what
+    the plain product says, and what soft votes lean to."""
     named = candidates(fit, votes)
     scores = {one: raw(fit, votes, one) for one in named}
     best, many = max(scores.values()), math.log(max(len(votes), 1))
     products = {one: log_product(fit, votes, one) for one in named if scores[one] > -math.inf}
     likeliest = max(products.values())
-    numbers = [*(float(number) for number in fit.calibrator), 0.0]  # short: an older fit
+    numbers = [*(float(number) for number in fit.calibrator), 0.0, 0.0]  # short: an older fit
     worth = {}
     for one in named:
         if scores[one] == -math.inf:
@@ -126,6 +132,7 @@ def of_candidates(fit: Any, votes: Sequence[Vote]) -> dict[int | None, float]:
             continue
         worth[one] = max(numbers[0] + numbers[1] * many, 1e-3) * max(scores[one] - best, -60)
         worth[one] += numbers[6] * max(products[one] - likeliest, -60)
+        worth[one] += numbers[7] * (leaning or {}).get(one, 0.0)
         if one is None:
             worth[one] += numbers[2] + numbers[3] * many + numbers[4] * (len(named) - 2)
         else:
@@ -138,9 +145,9 @@ def of_candidates(fit: Any, votes: Sequence[Vote]) -> dict[int | None, float]:
     return {one: math.exp(value - top) / total for one, value in worth.items()}
 
 
-def belief(fit: Any, votes: Sequence[Vote]) -> list[float]:
+def belief(fit: Any, votes: Sequence[Vote], leaning: Leaning | None = None) -> list[float]:
     """Of every class; what is believed of none of these is spread by the prior."""
-    known = of_candidates(fit, votes)
+    known = of_candidates(fit, votes, leaning)
     left = sum(float(fit.prior[k]) for k in range(fit.classes) if k not in known)
     return [
         known[k] if k in known else known[None] * float(fit.prior[k]) / max(left, 1e-12)
@@ -156,9 +163,16 @@ def gain(known: dict[int | None, float], label: int, ratio: float) -> float:
     return max(named[best] - ratio * named.get(label, 0.0), 0.0)
 
 
-def value(fit: Any, votes: Sequence[Vote], label: int, model: int, ratio: float) -> float:
+def value(
+    fit: Any,
+    votes: Sequence[Vote],
+    label: int,
+    model: int,
+    ratio: float,
+    leaning: Leaning | None = None,
+) -> float:
     """Every class the model may vote for, the beliefs after it, and what they would change."""
-    known, hope, worth = of_candidates(fit, votes), math.sqrt(ratio), 0.0
+    known, hope, worth = of_candidates(fit, votes, leaning), math.sqrt(ratio), 0.0
     before = {one: raw(fit, votes, one) for one in known}
     left = dict.fromkeys(known, 1.0)
     for code in [one for one in known if one is not None]:
@@ -171,7 +185,7 @@ def value(fit: Any, votes: Sequence[Vote], label: int, model: int, ratio: float)
         for one, chance in chances.items():
             left[one] -= chance
         likely = sum(known[one] * chance for one, chance in chances.items())
-        worth += likely * gain(of_candidates(fit, after), label, hope)
+        worth += likely * gain(of_candidates(fit, after, leaning), label, hope)
     if None in known:
         levels = range(fit.accuracies.shape[1])
         weights = [float((fit.prior * fit.levels[:, level]).sum()) for level in levels]

@@ -14,17 +14,22 @@ from posterity import fitting, priors
 from posterity._arrays import Codes
 from posterity._kernels import policy
 from posterity.budget import FULL
-from posterity.dependence import PLAIN_CALIBRATOR, Dependence, DependentBeliefs
+from posterity.dependence import PLAIN_CALIBRATOR, Dependence
+from posterity.dependent import DependentBeliefs
 from posterity.errors import InvalidData, InvalidParameter
+from posterity.products import Votes
 from posterity.rehearsal import FRESH, Fits, Rehearsal
 from posterity.rules import MaxBelief
 from posterity.selectors import Everything
-from tests import naive, naive_dependence
+from posterity.temperatures import Temperature
+from posterity.votes import SoftVotes
+from tests import naive, naive_dependence, naive_temperatures
 
 CALIBRATORS = (
     PLAIN_CALIBRATOR,
     (0.8, -0.1, 0.2, -0.2, 0.1, 0.3),
     (0.9, -0.3, 0.1, 0.1, -0.2, -0.2, 0.2),
+    (0.7, -0.1, 0.1, 0.1, -0.2, 0.2, 0.1, 0.6),
 )
 
 SLOW = settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
@@ -62,6 +67,17 @@ def fits(draw: st.DrawFn) -> Dependence:
         seen=rng.random(len(cells)) * 5,
         pull=draw(st.sampled_from([1.0, 64.0])),
         calibrator=np.array(draw(st.sampled_from(CALIBRATORS))),
+        temperatures=tuple(
+            None
+            if rng.random() < 0.2
+            else Temperature(
+                float(rng.choice([0.05, 1.0, 8.0])),
+                rng.normal(0, 1, classes),
+                float(rng.choice([1e-4, 0.3])),
+                float(rng.uniform(0.05, 0.95)),
+            ).kept()
+            for _ in range(models)
+        ),
     )
 
 
@@ -74,6 +90,51 @@ def histories(draw: st.DrawFn, fit: Dependence) -> Codes:
     return votes.astype(np.int32)
 
 
+@st.composite
+def softened(draw: st.DrawFn, hard: Codes, classes: int) -> Votes:
+    """Some of the votes with probabilities: sure ones, zeros, classes left out; any hard vote."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    width = min(draw(st.integers(1, 5)), classes)
+    places = np.full(hard.shape, -1, dtype=np.int64)
+    soft = (hard >= 0) & (rng.random(hard.shape) < draw(st.sampled_from([0.3, 1.0])))
+    places[soft] = np.arange(soft.sum())
+    weights = rng.dirichlet(np.full(classes, draw(st.sampled_from([0.01, 1.0]))), int(soft.sum()))
+    top = SoftVotes.top(weights, width)
+    kept = np.where(top.weights > 0, top.codes, -1) if draw(st.booleans()) else top.codes
+    return Votes(hard, places, kept.astype(np.int32), top.weights)
+
+
+def leaning_of(fit: Dependence, votes: Votes, item: int) -> naive_dependence.Leaning:
+    """As plain loops have it."""
+    listed = votes_of(votes.hard[item])
+    softs: list[naive_temperatures.Soft | None] = []
+    for model, _ in listed:
+        place = int(votes.soft[item, model]) if votes.soft.size else -1
+        if place < 0:
+            softs.append(None)
+            continue
+        pairs = zip(votes.classes[place].tolist(), votes.weights[place].tolist(), strict=True)
+        softs.append({k: w for k, w in pairs if w > 0})
+    return naive_temperatures.leaning(listed, softs, fit.temperatures, fit.classes)
+
+
+@SLOW
+@given(data=st.data(), fit=fits())
+def test_leanings_are_those_of_plain_loops(data: st.DataObject, fit: Dependence) -> None:
+    hard = data.draw(histories(fit))
+    votes = data.draw(softened(hard, fit.classes))
+    found = fit.leaning(votes, range(fit.models))
+    if not votes.soft.size or not any(fit.temperatures):
+        assert not found.size
+        return
+    for item, row in enumerate(hard):
+        expected = leaning_of(fit, votes, item)
+        for model, code in votes_of(row):
+            assert found[item, model] == pytest.approx(expected[code], abs=1e-6)
+        if len(set(row[row >= 0].tolist())) < fit.classes:
+            assert found[item, -1] == pytest.approx(expected[None], abs=1e-6)
+
+
 def votes_of(row: Codes) -> list[tuple[int, int]]:
     return [(model, code) for model, code in enumerate(row.tolist()) if code >= 0]
 
@@ -82,13 +143,15 @@ def votes_of(row: Codes) -> list[tuple[int, int]]:
 @given(data=st.data(), fit=fits())
 def test_beliefs_are_those_of_plain_loops(data: st.DataObject, fit: Dependence) -> None:
     hard = data.draw(histories(fit))
+    votes = data.draw(st.just(Votes.only(hard)) | softened(hard, fit.classes))
     every = np.tile(np.arange(fit.classes, dtype=np.int32), (len(hard), 1))
-    found = fit.believe(hard, range(fit.models), asked=every)
+    found = fit.believe(votes, range(fit.models), asked=every)
     for item, row in enumerate(hard):
         if not (row >= 0).any():
             expected = fit.prior.tolist()
         else:
-            expected = naive_dependence.belief(fit, votes_of(row))
+            leaning = leaning_of(fit, votes, item)
+            expected = naive_dependence.belief(fit, votes_of(row), leaning)
         np.testing.assert_allclose(found.asked[item], expected, atol=TOLERANCE)
         assert found.entropy[item] == pytest.approx(naive.entropy(expected), abs=1e-7)
         assert found.belief_best[item] == pytest.approx(max(expected), abs=TOLERANCE)
@@ -107,12 +170,13 @@ def test_the_value_of_a_vote_is_that_of_plain_loops(
         st.lists(st.integers(-1, fit.classes - 1), min_size=len(hard), max_size=len(hard))
     )
     labels = np.array(stored, dtype=np.int32)
-    found = fit.value(hard, range(fit.models), labels, model=model, ratio=ratio)
+    votes = data.draw(st.just(Votes.only(hard)) | softened(hard, fit.classes))
+    found = fit.value(votes, range(fit.models), labels, model=model, ratio=ratio)
     for item, row in enumerate(hard):
         expected = 0.0
         if (row >= 0).any():
-            votes = votes_of(row)
-            expected = naive_dependence.value(fit, votes, int(labels[item]), model, ratio)
+            label, leaning = int(labels[item]), leaning_of(fit, votes, item)
+            expected = naive_dependence.value(fit, votes_of(row), label, model, ratio, leaning)
         assert found[item] == pytest.approx(expected, abs=1e-7)
 
 

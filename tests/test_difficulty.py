@@ -11,6 +11,7 @@ from posterity import _kernels, difficulty, fitting, priors
 from posterity._arrays import Codes
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
 from posterity.difficulty import Tilt
+from posterity.products import Votes
 from tests import naive_dependence
 from tests.test_dependence import SLOW, fits, histories, made_up, votes_of
 
@@ -21,7 +22,9 @@ def test_hardness_is_that_of_plain_loops(data: st.DataObject, fit: Dependence) -
     hard = data.draw(histories(fit))
     scale = np.linspace(0, 1, fit.accuracies.shape[1])
     out, who = np.empty(len(hard)), np.arange(fit.models)
-    _kernels.hardness.hardness(fit.parameters, scale, hard, who, 0, len(hard), out)
+    _kernels.hardness.hardness(
+        fit.parameters, scale, hard, who, np.zeros((0, 0)), 0, len(hard), out
+    )
     for item, row in enumerate(hard):
         if (row >= 0).any():
             expected = naive_dependence.hardness(fit, votes_of(row), scale.tolist())
@@ -34,6 +37,10 @@ def test_levels_stay_shares_however_far_they_are_tilted(fit: Dependence, size: f
     levels = difficulty.tilted(fit, size).levels
     np.testing.assert_allclose(levels.sum(axis=1), 1)
     assert (levels >= 0).all()
+
+
+def tilt(fit: Dependence, hard: Codes) -> Tilt:
+    return difficulty.tilt_of(fit, Votes.only(hard), range(hard.shape[1]))
 
 
 def thinned(votes: Codes) -> Codes:
@@ -54,9 +61,7 @@ def learnt(hard: float = 0.3) -> tuple[Dependence, list[Tilt], Codes, Codes]:
         range(6),
         np.array(PLAIN_CALIBRATOR),
     )
-    labelled = [
-        difficulty.tilt_of(fit.calibrated(numbers), votes[other], range(6)) for fit, other in halves
-    ]
+    labelled = [tilt(fit.calibrated(numbers), votes[other]) for fit, other in halves]
     whole = fitting.fit(votes, truth, prior).calibrated(numbers)
     votes, truth = made_up(seed=1, hard=hard)
     return whole, labelled, thinned(votes), truth
@@ -64,14 +69,14 @@ def learnt(hard: float = 0.3) -> tuple[Dependence, list[Tilt], Codes, Codes]:
 
 def test_a_target_like_the_labelled_set_is_left_alone() -> None:
     fit, labelled, votes, _ = learnt()
-    size = difficulty.difference(difficulty.tilt_of(fit, votes, range(6)), labelled)
+    size = difficulty.difference(tilt(fit, votes), labelled)
     assert abs(size) < 0.1
 
 
 @pytest.mark.parametrize("hard", [0.1, 0.6])
 def test_beliefs_follow_a_harder_and_an_easier_target(hard: float) -> None:
     fit, labelled, votes, truth = learnt(hard)
-    size = difficulty.difference(difficulty.tilt_of(fit, votes, range(6)), labelled)
+    size = difficulty.difference(tilt(fit, votes), labelled)
     assert np.sign(size) == np.sign(hard - 0.3)
 
     def off(by: Dependence, votes: Codes, truth: Codes) -> float:
@@ -89,14 +94,14 @@ def test_selection_by_earlier_votes_does_not_look_like_a_shift() -> None:
     fit, _, votes, _ = learnt()
     votes = votes.copy()
     votes[votes[:, 0] == votes[:, 1], 2:] = -1
-    assert abs(difficulty.tilt_of(fit, votes, range(6)).size) < 0.3
+    assert abs(tilt(fit, votes).size) < 0.3
 
 
 def test_single_votes_and_a_single_level_say_nothing() -> None:
     fit, labelled, votes, _ = learnt(0.6)
     alone = votes.copy()
     alone[:, 1:] = -1
-    assert difficulty.difference(difficulty.tilt_of(fit, alone, range(6)), labelled) == 0.0
+    assert difficulty.difference(tilt(fit, alone), labelled) == 0.0
     assert difficulty.difference(Tilt(1.0, 0.1), [Tilt(0.0, np.inf)]) == 0.0
 
 

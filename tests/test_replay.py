@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from posterity import Beliefs, Recording, priors, replay, rules
 from posterity.budget import Budget
 from posterity.errors import InvalidData, InvalidParameter, InvalidRecording, UnknownName
+from posterity.replay.walk import fit_temperatures
 from posterity.selectors import Entropy, Random
-from tests import naive
+from tests import naive, naive_temperatures
 from tests.problems import Problem, problems, synthetic_recording
 
 run_plain = partial(replay.run, beliefs="plain")
@@ -125,6 +126,29 @@ def test_soft_votes_and_a_labelled_prior_equal_naive() -> None:
         assert_equal(row, Twin(soft, prior="labelled").expect(rule, fraction=0.3))
         (uniform,) = run_plain(soft, votes="soft", **options).rows
         assert uniform["expected_accuracy"] != row["expected_accuracy"]
+
+
+def test_calibrated_votes_equal_naive() -> None:
+    plain = synthetic_recording(items=400, classes=4, models=4, missing=0.0, seed=8)
+    rng = np.random.default_rng(1)
+    sure = (3 * rng.dirichlet(np.ones(4), size=plain.votes.shape) + 5 * np.eye(4)[plain.votes]) / 8
+    soft = replace(plain, probabilities=sure)
+    options: dict[str, Any] = {"budgets": 1.0, "split": 0.5, "seed": 3, "rules": "cost-ratio:2"}
+    (row,) = run_plain(soft, votes="calibrated", **options).rows
+    parts = replay.take_apart(soft, 0.5, seed=3)
+    found = fit_temperatures(parts.labelled)
+    read = sure.copy()
+    for model, each in enumerate(found):
+        for item, shown in enumerate(sure[model].tolist()):
+            known = naive_temperatures.calibrated(
+                dict(enumerate(shown)), each.sharpness, each.biases.tolist()
+            )
+            read[model, item] = [known[code] for code in range(4)]
+    assert_equal(row, Twin(replace(soft, probabilities=read)).expect("cost-ratio:2", fraction=1.0))
+    assert any(abs(each.sharpness - 1) > 0.1 for each in found)
+    (paper,) = run_plain(soft, votes="soft", **options).rows
+    assert (row["votes"], paper["votes"]) == ("calibrated", "soft")
+    assert paper["expected_accuracy"] != row["expected_accuracy"]
 
 
 @given(problems(max_classes=6, max_models=5, max_items=15), st.data())
@@ -515,7 +539,7 @@ def test_soft_votes_change_beliefs(recording: Recording) -> None:
         ({"source": 5}, InvalidRecording, "'source' must be a recording or a path"),
         ({"models": ["model 1", "model 1"]}, InvalidParameter, "each only once"),
         ({"models": []}, InvalidParameter, "'models' must be at least one"),
-        ({"votes": "firm"}, UnknownName, "hard, soft"),
+        ({"votes": "firm"}, UnknownName, "hard, soft, calibrated"),
         ({"confusion": "ful"}, UnknownName, "Did you mean 'full'"),
         ({"selector": "x"}, UnknownName, "no selector"),
         ({"rules": "x"}, UnknownName, "no rule"),

@@ -40,7 +40,6 @@ def test_what_only_plain_beliefs_have_asks_for_them(recording: Recording) -> Non
     ("options", "message"),
     [
         ({"beliefs": "dependent", "confusion": "full"}, "'confusion' is for plain ones"),
-        ({"beliefs": "dependent", "votes": "soft"}, "about hard votes"),
         ({"beliefs": "plain", "selector": "value"}, "'value' needs dependent beliefs"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Model, Store
+from posterity import Model, Store, temperatures
 from posterity.answers import Answers
 from posterity.classes import Classes
 from posterity.errors import InvalidData, InvalidParameter
@@ -21,7 +21,7 @@ from posterity.softcolumns import SoftColumns
 from posterity.tables import softvotes
 from posterity.tables.layout import LEDGER
 from posterity.votes import MISSING, Cast, SoftVotes
-from tests import naive
+from tests import naive, naive_temperatures
 from tests.stores import NAMES, World, contents, small_store
 
 OURS = ["cat", "dog", "fox"]
@@ -271,6 +271,20 @@ def test_blocks_put_together(parts: list[Cast]) -> None:
         assert held(joined, at) == held(part, row)
 
 
+@given(cast=casts(), data=st.data())
+def test_other_votes_in_some_rows(cast: Cast, data: st.DataObject) -> None:
+    rows = data.draw(st.permutations(range(len(cast)))) if len(cast) else []
+    others = data.draw(casts().filter(lambda other: len(other) <= len(cast)))
+    where = np.array(rows[: len(others)], dtype=np.int64)
+    both = cast.put(where, others)
+    for row in range(len(cast)):
+        found = np.flatnonzero(where == row)
+        source, at = (others, int(found[0])) if len(found) else (cast, row)
+        assert both.hard[row] == source.hard[at]
+        assert both.only_hard[row] == source.only_hard[at]
+        assert held(both, row) == held(source, at)
+
+
 # In a store
 
 
@@ -483,3 +497,109 @@ def test_codes_in_a_file_need_to_be_explained(world: SoftWorld, tmp_path: Path) 
             budget="100%",
             rule="replace",
         )
+
+
+# Calibrated on labelled ones
+
+
+class LabelledSoftly(SoftWorld):
+    """Models whose labelled votes come with probabilities too, and are far too sure."""
+
+    def shown(self, votes: np.ndarray, seed: int) -> np.ndarray:
+        """(n, 4) a vote, surer where it is right more often, and much too sure."""
+        rng = np.random.default_rng(seed)
+        codes = np.searchsorted(NAMES, votes)
+        table = 0.02 * rng.dirichlet(np.ones(4), size=len(votes))
+        table[np.arange(len(votes)), codes] += 0.98
+        return table
+
+    def sure(self, name: str) -> np.ndarray:
+        return self.shown(self.votes[name], 1)
+
+    def softly(self, name: str, predict: bool = True) -> Model:
+        labelled = self.labelled_table(name)
+        table = self.shown(self.labelled[name], 2)
+        labelled = labelled.append_column("p", pa.array(table.tolist()))
+        model = self.soft_model(name)
+        return Model(
+            name,
+            labelled=labelled,
+            predict=model.predict if predict else None,
+            soft=3,
+            labelled_soft="p",
+        )
+
+    def temperature(self, name: str) -> temperatures.Temperature:
+        soft = SoftVotes.top(self.shown(self.labelled[name], 2), 3)
+        weights = soft.weights.astype(np.float32).astype(np.float64)
+        truth = np.searchsorted(NAMES, self.labelled_truth).astype(np.int32)
+        return temperatures.fit(
+            SoftVotes(soft.codes, weights, 4, soft.hard), truth, classes=len(NAMES)
+        )
+
+
+def test_soft_votes_are_calibrated_on_labelled_ones(tmp_path: Path) -> None:
+    """Soft and calibrated, soft as given, and hard votes in one history."""
+    world = LabelledSoftly()
+    store = small_store(tmp_path / "store", world, beliefs="plain")
+    store.update(world.softly("mid"), budget="100%", rule="max-belief")
+    store.update(world.soft_model("new"), budget="50%", rule="cost-ratio:2")
+    known = world.temperature("mid")
+    assert known.sharpness < 0.7
+    soft = [
+        naive_temperatures.calibrated(naive.top(row, 3), known.sharpness, known.biases.tolist())
+        for row in world.sure("mid").tolist()
+    ]
+    asked = {row["row"] for row in contents(store)["rows"] if row["step"] == 2}
+    told = beliefs(store)
+    for number in range(60):
+        votes: dict[str, Any] = {
+            "old": int(np.searchsorted(NAMES, world.votes["old"][number])),
+            "mid": soft[number],
+        }
+        if number in asked:
+            votes["new"] = naive.top(world.sure("new").tolist()[number], 3)
+        expected = dict(zip(NAMES.tolist(), world.believed(votes), strict=True))
+        assert told[number] == pytest.approx(expected, abs=1e-5)
+    fits = [header["fit"] for header in contents(store)["headers"]]
+    assert [fit.get("order") for fit in fits] == [None, ["mid"], ["mid"]]
+    assert store.check() == []
+
+
+def test_each_step_keeps_how_it_read_soft_votes(tmp_path: Path) -> None:
+    world = LabelledSoftly()
+    store = small_store(tmp_path / "store", world, beliefs="plain")
+    before = store.labels().to_pylist()
+    store.update(world.softly("mid"), budget="100%", rule="max-belief")
+    after = store.labels().to_pylist()
+    assert after != before
+    done = store.revert(1)
+    assert [row["label"] for row in store.labels().to_pylist()] == [row["label"] for row in before]
+    store.revert(done.step)
+    assert [row["label"] for row in store.labels().to_pylist()] == [row["label"] for row in after]
+    assert store.check() == []
+    (kept,) = Path(store.path, "fits").iterdir()
+    content = kept.read_bytes()
+    kept.write_bytes(content[:-1])
+    assert any("cannot be read" in line for line in store.check())
+    kept.unlink()
+    assert any("What step 1 decided with" in line for line in store.check())
+
+
+def test_labelled_soft_votes_alone_and_other_ones_are_told_apart(tmp_path: Path) -> None:
+    """Without a column of votes the most probable class is the vote; a model is registered once."""
+    world = LabelledSoftly()
+    store = small_store(tmp_path / "store", world, beliefs="plain")
+    model = world.softly("mid", predict=False)
+    told = store.register(model)
+    assert told is not None
+    assert told.labelled == 80
+    only = Model("mid", labelled=model.labelled.drop_columns("vote"), soft=3, labelled_soft="p")
+    store.register(only)  # the same
+    other = model.labelled.drop_columns("p").append_column(
+        "p", pa.array([[0.4, 0.2, 0.2, 0.2]] * 80)
+    )
+    with pytest.raises(InvalidData, match="registered with other labelled votes"):
+        store.register(Model("mid", labelled=other, soft=3, labelled_soft="p"))
+    with pytest.raises(InvalidData, match="no column 'q'"):
+        store.register(Model("new", labelled=other, labelled_soft="q"))

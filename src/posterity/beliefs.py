@@ -132,8 +132,8 @@ class Beliefs:
             self._soft = np.full(self._hard.shape, MISSING, dtype=np.int64)
         present = np.flatnonzero(soft.hard != MISSING)
         self._soft[where[present], at] = len(self._classes) + np.arange(len(present))
-        self._classes = _stacked(self._classes, soft.codes[present], MISSING)
-        self._weights = _stacked(self._weights, soft.weights[present], 0.0)
+        self._classes = stacked(self._classes, soft.codes[present], MISSING)
+        self._weights = stacked(self._weights, soft.weights[present], 0.0)
 
     def entropy(self, rows: ArrayLike | None = None) -> Floats:
         """S_n = −Σ_k p(k) log p(k), in nats."""
@@ -220,7 +220,7 @@ def kept(values: Floats, bits: int) -> Floats:
     return found
 
 
-def _stacked(one: Any, other: Any, empty: float) -> Any:
+def stacked(one: Any, other: Any, empty: float) -> Any:
     """Rows below each other; the narrower are filled up."""
     width = max(one.shape[1], other.shape[1])
     joined = np.full((len(one) + len(other), width), empty, dtype=other.dtype)

@@ -12,8 +12,14 @@ candidates are the classes voted for and "none of these":
 with q_t how often a wrong vote of t names each class, and C_ts the chance that a wrong t repeats a
 wrong s. For two votes the chance of agreeing is just C plus coincidence; for many with one C it is
 a Chinese restaurant. "None of these" has every vote wrong and P(d) of the classes nobody voted for.
-A calibrator of seven numbers makes beliefs of raw scores, drawn a little to what a plain product
-of the votes would say; it is fitted on histories as they occur.
+A calibrator of eight numbers makes beliefs of raw scores, drawn a little to what a plain product
+of the votes would say, and to the classes soft votes lean to; it is fitted on histories as they
+occur. Of a soft vote of t, which says s̃_t (see ``temperatures``), the leaning to a candidate is
+
+    log s̃_t(k) − log h_t(k),   h_t(k) = a_t if k is its vote, else (1 − a_t) / (K − 1)
+
+with a_t how often its votes are right: what the probabilities say beyond the vote. Those of all
+soft votes are added up; "none of these" has the mean s̃_t of the classes nobody voted for.
 Work is in proportion to an item's votes, whatever the number of classes.
 """
 
@@ -26,12 +32,14 @@ from typing import Any
 
 import numpy as np
 
-from posterity import _kernels
+from posterity import _kernels, temperatures
 from posterity._arrays import ArrayLike, Codes, Floats, Rows
 from posterity.errors import InvalidData, InvalidParameter
-from posterity.votes import MISSING, SoftVotes, check_codes, check_rows, check_same_length
+from posterity.products import Votes
+from posterity.temperatures import Temperature
+from posterity.votes import MISSING
 
-PLAIN_CALIBRATOR = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+PLAIN_CALIBRATOR = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Raw scores as they are."""
 
 RAREST = 1e-3
@@ -69,8 +77,10 @@ class Dependence:
     """So many such items q counts for beside them."""
     calibrator: Floats
     """Sharpness, and what log M adds to it; for none of these a constant, what log M adds and what
-    each further candidate; the weight of the wrong labels seen under a truth, and that of the
-    plain product of all votes."""
+    each further candidate; the weight of the wrong labels seen under a truth, that of the plain
+    product of all votes, and that of what soft votes lean to."""
+    temperatures: tuple[Temperature | None, ...] = ()
+    """(T) how soft votes are to be read; without one they count by their class."""
 
     @property
     def classes(self) -> int:
@@ -99,6 +109,8 @@ class Dependence:
     def to_arrays(self) -> dict[str, Any]:
         """To be written to a file."""
         arrays = {name: getattr(self, name) for name in ARRAYS} | {"pull": np.array(self.pull)}
+        if self._softly:
+            arrays |= temperatures.to_arrays(self.temperatures)
         return {
             name: array.astype(np.float32) if array.dtype == np.float64 and array.ndim else array
             for name, array in arrays.items()
@@ -112,7 +124,12 @@ class Dependence:
             name: array.astype(np.float64) if array.dtype == np.float32 else array
             for name, array in given.items()
         }
-        return cls(**wide, pull=float(arrays["pull"]))
+        softly = temperatures.from_arrays(arrays) if "temperatures" in arrays else ()
+        return cls(**wide, pull=float(arrays["pull"]), temperatures=tuple(softly))
+
+    @property
+    def _softly(self) -> bool:
+        return any(each is not None for each in self.temperatures)
 
     @cached_property
     def parameters(self) -> Any:
@@ -151,19 +168,47 @@ class Dependence:
         alone[:, -1] = alone[:, :-1] @ self.prior
         return alone.clip(RAREST, 1 - RAREST)
 
+    @cached_property
+    def _readings(self) -> Any:
+        """As kernels take them."""
+        told = temperatures.to_arrays(self.temperatures)
+        numbers, biases = (told[name].astype(np.float64) for name in ("temperatures", "biases"))
+        return _kernels.leaning.Readings(*np.ascontiguousarray(numbers.T), biases, self.classes)
+
+    def leaning(self, votes: Codes | Votes, who: Sequence[int]) -> Floats:
+        """(n, M+1): what soft votes lean to the class of each vote by, and last to none of these.
+
+        Of size 0 where no vote is soft, or nothing is known of those that are.
+        """
+        if not isinstance(votes, Votes) or not votes.soft.size or not self._softly:
+            return np.zeros((0, 0))
+        hard, columns = _codes(votes.hard), np.asarray(who, dtype=np.int64)
+        highest = int(votes.classes.max(initial=MISSING))
+        if highest >= self._readings.biases.shape[1]:
+            raise InvalidData(f"Soft votes must be about known classes; got {highest}.")
+        out, readings = np.empty((len(hard), len(columns) + 1)), self._readings
+
+        def work(start: int, stop: int) -> None:
+            soft = (votes.soft, votes.classes, votes.weights)
+            _kernels.leaning.lean(readings, hard, columns, *soft, start, stop, out)
+
+        _kernels.policy.spread(len(hard), work)
+        return out
+
     def believe(
         self,
-        hard: Codes,
+        votes: Codes | Votes,
         who: Sequence[int],
         stored: Codes | None = None,
         asked: Codes | None = None,
     ) -> Believed:
         """Where items stand with all their votes.
 
-        ``hard`` (n, M): votes in order of arrival, −1 where there is none; ``who``: the model of
-        each column; ``stored``: labels that win a tie; ``asked`` (n, m): classes to be told of.
+        ``votes`` (n, M): in order of arrival, −1 where there is none; ``who``: the model of each
+        column; ``stored``: labels that win a tie; ``asked`` (n, m): classes to be told of.
         """
-        items, hard = len(hard), _codes(hard)
+        hard = _codes(votes.hard if isinstance(votes, Votes) else votes)
+        items = len(hard)
         labels = np.full(items, MISSING, dtype=np.int32) if stored is None else _codes(stored)
         wanted = np.zeros((items, 0), dtype=np.int32) if asked is None else _codes(asked)
         self._refuse_strange(hard, who, labels, wanted)
@@ -175,17 +220,18 @@ class Dependence:
         )
         filled = _kernels.dependence.Believed(*vars(out).values())
         columns, parameters = np.asarray(who, dtype=np.int64), self.parameters
+        leaning = self.leaning(votes, who)
 
         def work(start: int, stop: int) -> None:
             _kernels.dependence.believe(
-                parameters, hard, columns, labels, wanted, start, stop, filled
+                parameters, hard, columns, leaning, labels, wanted, start, stop, filled
             )
 
         _kernels.policy.spread(items, work)
         return out
 
     def value(
-        self, hard: Codes, who: Sequence[int], stored: Codes, *, model: int, ratio: float
+        self, votes: Codes | Votes, who: Sequence[int], stored: Codes, *, model: int, ratio: float
     ) -> Floats:
         """What one more vote, of ``model``, is expected to bring, in positive flips.
 
@@ -194,18 +240,20 @@ class Dependence:
         """
         if not 0 <= model < self.models:
             raise InvalidParameter.of("model", f"from 0 to {self.models - 1}", model)
-        hard, stored = _codes(hard), _codes(stored)
+        hard = _codes(votes.hard if isinstance(votes, Votes) else votes)
+        stored = _codes(stored)
         self._refuse_strange(hard, who, stored, stored[:, None])
         out, columns, parameters = (
             np.empty(len(hard)),
             np.asarray(who, dtype=np.int64),
             self.parameters,
         )
-        hope = float(np.sqrt(ratio))
+        hope, leaning = float(np.sqrt(ratio)), self.leaning(votes, who)
 
         def work(start: int, stop: int) -> None:
             _kernels.worth.value(
-                parameters, hard, columns, stored, model, float(ratio), hope, start, stop, out
+                *(parameters, hard, columns, leaning, stored),
+                *(model, float(ratio), hope, start, stop, out),
             )
 
         _kernels.policy.spread(len(hard), work)
@@ -239,134 +287,3 @@ class Believed:
     belief_best: Floats
     asked: Floats
     """(n, m) what is believed of the classes asked for."""
-
-
-class DependentBeliefs:
-    """The beliefs of a block of items under dependence, built up vote by vote.
-
-    What is folded at a step is believed as that step's fit has it; other items stay as they are.
-    """
-
-    def __init__(self, prior: ArrayLike, items: int) -> None:
-        self.prior = np.asarray(prior, dtype=np.float64)
-        self.items, self.classes = items, len(self.prior)
-        self._hard: Codes = np.full((items, 0), MISSING, dtype=np.int32)
-        self._who: list[int] = []
-        self._fit: Dependence | None = None
-        self._known: tuple[Codes, Believed] | None = None
-        """What was computed for some labels at once; forgotten with the next vote."""
-        possible = self.prior[self.prior > 0]
-        self._entropy: Floats = np.full(items, -float((possible * np.log(possible)).sum()))
-
-    @classmethod
-    def from_votes(
-        cls, fit: Dependence, hard: Codes, who: Sequence[int], stored: Codes | None = None
-    ) -> DependentBeliefs:
-        """From all votes at once; ``stored``: the labels that win ties, and are asked for first."""
-        made = cls(fit.prior, len(hard))
-        made._hard, made._who, made._fit = hard, list(who), fit
-        labels = np.full(len(hard), MISSING, dtype=np.int32) if stored is None else stored
-        believed = fit.believe(hard, who, labels, labels[:, None])
-        made._entropy, made._known = believed.entropy, (labels, believed)
-        return made
-
-    @property
-    def votes(self) -> Codes:
-        """(T, n): every vote folded so far, in order of arrival."""
-        return self._hard.T.copy()
-
-    @property
-    def fitted(self) -> Dependence:
-        """The last fit."""
-        if self._fit is None:
-            raise InvalidData("Nothing was folded yet.")
-        return self._fit
-
-    def fold(
-        self,
-        votes: ArrayLike | SoftVotes,
-        fit: Dependence,
-        *,
-        rows: ArrayLike | None = None,
-        model: int | None = None,
-    ) -> None:
-        """Absorb a model's votes, by default the next one's; soft ones by their class.
-
-        The fit knows all models so far, and is what these rows are believed by.
-        """
-        where = self._at(rows)
-        hard = votes.hard if isinstance(votes, SoftVotes) else votes
-        cast = check_codes(hard, self.classes, "votes")
-        check_same_length(votes=len(cast), rows=len(where))
-        self._hard = self.with_votes(cast, where, len(self._who) if model is None else model)
-        self._who = list(range(self._hard.shape[1]))
-        self._fit, self._known = fit, None
-        self._entropy[where] = fit.believe(self._hard[where], self._who).entropy
-
-    def with_votes(self, votes: Codes, rows: Rows, model: int) -> Codes:
-        """(n, T): the votes so far and these, a column a model."""
-        more = model + 1 - self._hard.shape[1]
-        wider = np.full((self.items, max(more, 0)), MISSING, dtype=np.int32)
-        hard = np.concatenate([self._hard, wider], axis=1)
-        hard[rows, model] = votes
-        return hard
-
-    def entropy(self, rows: ArrayLike | None = None) -> Floats:
-        """S_n, as the fit of its last vote has it."""
-        return self._entropy[self._at(rows)]
-
-    def most_believed(
-        self, rows: ArrayLike | None = None, *, stored: ArrayLike | None = None
-    ) -> Codes:
-        """k̂; exact ties go to the stored label, else to the class voted for most recently."""
-        where = self._at(rows)
-        labels = None if stored is None else check_codes(stored, self.classes, "stored")
-        if self._known is not None and rows is None and labels is not None:
-            asked, believed = self._known
-            best = believed.best.copy()
-            # Labels matter in a tie only, and then not if they are the best, or those asked for.
-            others = np.flatnonzero((labels != asked) & (labels != best))
-            if len(others):
-                best[others] = self.fitted.believe(
-                    self._hard[others], self._who, labels[others]
-                ).best
-            return best
-        return self.fitted.believe(self._hard[where], self._who, labels).best
-
-    def of_best(self, rows: ArrayLike | None = None) -> Floats:
-        """p(k̂)."""
-        if self._known is not None and rows is None:
-            return self._known[1].belief_best
-        return self.fitted.believe(self._hard[self._at(rows)], self._who).belief_best
-
-    def of(self, labels: ArrayLike, rows: ArrayLike | None = None) -> Floats:
-        """p(y_n = label_n); 0 where there is no label yet."""
-        where = self._at(rows)
-        if self._known is not None and rows is None and labels is self._known[0]:
-            return self._known[1].asked[:, 0]
-        codes = check_codes(labels, self.classes, "labels")
-        check_same_length(labels=len(codes), rows=len(where))
-        return self.of_each(codes[:, None], where)[:, 0]
-
-    def of_each(self, labels: Codes, rows: Rows) -> Floats:
-        """(n, m): p(y_n = label) for several labels of each item at once; 0 where there is none."""
-        return self.fitted.believe(self._hard[rows], self._who, asked=labels).asked
-
-    def probabilities(self, rows: ArrayLike | None = None) -> Floats:
-        """(n, K): the beliefs themselves."""
-        where = self._at(rows)
-        every = np.broadcast_to(np.arange(self.classes, dtype=np.int32), (len(where), self.classes))
-        return self.of_each(np.ascontiguousarray(every), where)
-
-    def entropy_without(self, model: int, rows: Rows) -> Floats:
-        """The entropies without a model's votes, under the same fit."""
-        others = [at for at in self._who if at != model]
-        hard = np.ascontiguousarray(self._hard[rows][:, others])
-        return self.fitted.believe(hard, others).entropy
-
-    def value(self, stored: Codes, *, fit: Dependence, model: int, ratio: float) -> Floats:
-        """What a vote of the next model could change; see ``Dependence.value``."""
-        return fit.value(self._hard, self._who, stored, model=model, ratio=ratio)
-
-    def _at(self, rows: ArrayLike | None) -> Rows:
-        return np.arange(self.items) if rows is None else check_rows(rows, self.items)

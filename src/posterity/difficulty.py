@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from posterity import _kernels
-from posterity._arrays import Codes, Floats, Rows
+from posterity._arrays import Floats, Rows
 from posterity.dependence import Dependence
+from posterity.products import Votes
 from posterity.votes import MISSING
 
 SAMPLE = 5_000
@@ -50,11 +51,10 @@ def evenly(items: int) -> Rows:
     return np.linspace(0, items - 1, SAMPLE).round().astype(np.int64)
 
 
-def tilt_of(fit: Dependence, hard: Codes, who: Sequence[int]) -> Tilt:
-    """Of items with votes ``hard`` (n, M) of the models ``who``, under a calibrated fit."""
-    cast = (hard != MISSING).sum(axis=1)
-    votes = np.ascontiguousarray(hard[cast > 0], dtype=np.int32)
-    scale = _scale(fit)
+def tilt_of(fit: Dependence, given: Votes, who: Sequence[int]) -> Tilt:
+    """Of items with votes (n, M) of the models ``who``, under a calibrated fit."""
+    cast = (given.hard != MISSING).sum(axis=1)
+    votes, scale = given[np.flatnonzero(cast)], _scale(fit)
     if scale is None or not (cast > 1).any():
         return Tilt(0.0, np.inf)  # a single vote agrees with itself
     size, first, error = 0.0, 0.0, 0.0
@@ -101,11 +101,12 @@ def _scale(fit: Dependence) -> Floats | None:
     return scale
 
 
-def _hardness(fit: Dependence, scale: Floats, votes: Codes, who: Sequence[int]) -> Floats:
+def _hardness(fit: Dependence, scale: Floats, votes: Votes, who: Sequence[int]) -> Floats:
     out, columns, parameters = np.empty(len(votes)), np.asarray(who, dtype=np.int64), fit.parameters
+    hard, leaning = np.ascontiguousarray(votes.hard, dtype=np.int32), fit.leaning(votes, who)
 
     def work(start: int, stop: int) -> None:
-        _kernels.hardness.hardness(parameters, scale, votes, columns, start, stop, out)
+        _kernels.hardness.hardness(parameters, scale, hard, columns, leaning, start, stop, out)
 
     _kernels.policy.spread(len(votes), work)
     return out

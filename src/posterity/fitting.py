@@ -11,6 +11,7 @@ import numpy as np
 from posterity import _kernels
 from posterity._arrays import Codes, Floats, Rows
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
+from posterity.products import Votes
 from posterity.votes import MISSING
 
 DEPTH = 6
@@ -77,7 +78,7 @@ def fit(votes: Codes, truth: Codes, prior: Floats) -> Dependence:
 
 
 def calibrate(
-    parts: Sequence[tuple[Dependence, Codes, Codes]],
+    parts: Sequence[tuple[Dependence, Codes | Votes, Codes]],
     who: Sequence[int],
     start: Floats,
     *,
@@ -90,18 +91,20 @@ def calibrate(
     numbers are drawn to ``start`` as if ``drawn`` items had told so of each; those at the places
     ``without`` stay there.
     """
-    rows, ends, own, begin = [], [], [], 0
-    for fitted, hard, truth in parts:
-        voted = (hard != MISSING).any(axis=1)
-        described, last, true = _described(fitted, hard[voted], truth[voted], who)
+    rows, ends, own, begin, longest = [], [], [], 0, 1
+    for fitted, given, truth in parts:
+        votes = given if isinstance(given, Votes) else Votes.only(given)
+        voted = np.flatnonzero((votes.hard != MISSING).any(axis=1))
+        described, last, true = _described(fitted, votes[voted], truth[voted], who)
         rows.append(described)
         ends.append(last + begin)
         own.append(true + begin)
         begin += len(described)
+        longest = max(longest, int((votes.hard != MISSING).sum(axis=1).max(initial=1)))
     described, last, true = np.concatenate(rows), np.concatenate(ends), np.concatenate(own)
     described[:, list(without)] = 0.0
     numbers = _logit(described, last, true, start, drawn)
-    most = np.log(max(int((hard != MISSING).sum(axis=1).max(initial=1)) for _, hard, _ in parts))
+    most = np.log(longest)
     if numbers[0] + numbers[1] * most >= 0 or not most:
         return numbers
     # A raw score never speaks against a class: with most votes it says nothing, at the least.
@@ -113,15 +116,15 @@ def calibrate(
 
 
 def _described(
-    fitted: Dependence, hard: Codes, truth: Codes, who: Sequence[int]
+    fitted: Dependence, votes: Votes, truth: Codes, who: Sequence[int]
 ) -> tuple[Floats, Rows, Rows]:
-    most = int((hard != MISSING).sum() + len(hard))
-    rows, ends = np.empty((most, NUMBERS)), np.empty(len(hard), dtype=np.int64)
-    own = np.empty(len(hard), dtype=np.int64)
-    columns = np.asarray(who, dtype=np.int64)
-    votes = np.ascontiguousarray(hard, dtype=np.int32)
+    most = int((votes.hard != MISSING).sum() + len(votes))
+    rows, ends = np.empty((most, NUMBERS)), np.empty(len(votes), dtype=np.int64)
+    own = np.empty(len(votes), dtype=np.int64)
+    columns, leaning = np.asarray(who, dtype=np.int64), fitted.leaning(votes, who)
+    hard = np.ascontiguousarray(votes.hard, dtype=np.int32)
     known = np.ascontiguousarray(truth, dtype=np.int32)
-    _kernels.worth.describe(fitted.parameters, votes, columns, known, ends, rows, own)
+    _kernels.worth.describe(fitted.parameters, hard, columns, leaning, known, ends, rows, own)
     return rows[: ends[-1] if len(ends) else 0], ends, own
 
 

@@ -58,6 +58,9 @@ class Model:
     """The store's class for what the model knows and the store does not."""
     soft: int | None = None
     """How many classes of each soft vote to keep and fold; None: only the vote itself."""
+    labelled_soft: str | None = None
+    """Where the labelled table has soft votes, as ``SoftColumns`` spells it: what the model's are
+    worth is learnt from them."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():

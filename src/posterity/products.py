@@ -49,6 +49,12 @@ class Votes:
         soft = self.soft[rows] if self.soft.size else self.soft
         return Votes(hard, soft, self.classes, self.weights)
 
+    def of(self, models: Sequence[int]) -> Votes:
+        """Those of some of the models."""
+        hard = np.ascontiguousarray(self.hard[:, models])
+        soft = np.ascontiguousarray(self.soft[:, models]) if self.soft.size else self.soft
+        return Votes(hard, soft, self.classes, self.weights)
+
     def without_last(self) -> Votes:
         """The same before the last model voted."""
         hard = self.hard.copy()

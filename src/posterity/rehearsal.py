@@ -8,12 +8,12 @@ they learnt from.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from posterity import difficulty, fitting, metrics
+from posterity import difficulty, fitting, metrics, temperatures
 from posterity._arrays import Codes, Floats, Rows
 from posterity.beliefs import ENTROPY_BITS, kept
 from posterity.budget import FULL, Budget
@@ -22,13 +22,15 @@ from posterity.dependence import PLAIN_CALIBRATOR, Dependence
 from posterity.difficulty import Tilt
 from posterity.expectations import Estimate, forecast
 from posterity.likeness import Seen
+from posterity.products import Votes
 from posterity.reliability import Reliability
 from posterity.rules import Rule, cost_of
 from posterity.selectors import Candidates, Selector
 from posterity.selectors import choose as choose_highest
 from posterity.shards import Decision, Shard, choose, settle, update
+from posterity.temperatures import Temperature
 from posterity.trust import Half, Trust
-from posterity.votes import MISSING
+from posterity.votes import MISSING, SoftVotes
 
 LEAST = 20
 """Fewer labelled items than this say nothing."""
@@ -44,13 +46,42 @@ class Fits:
     halves: tuple[Dependence, Dependence]
 
     @classmethod
-    def of(cls, votes: Codes, truth: Codes, prior: Floats) -> Fits:
-        """From the votes (n, T) of the models so far."""
+    def of(
+        cls, votes: Codes, truth: Codes, prior: Floats, readings: Sequence[Readings] = ()
+    ) -> Fits:
+        """From the votes (n, T) of the models so far, and how soft ones of each are to be read."""
         half = np.arange(len(truth)) % 2
         first, second = (
-            fitting.fit(votes[half != side], truth[half != side], prior) for side in (0, 1)
+            replace(
+                fitting.fit(votes[half != side], truth[half != side], prior),
+                temperatures=tuple(each.halves[side] for each in readings),
+            )
+            for side in (0, 1)
         )
-        return cls(fitting.fit(votes, truth, prior), (first, second))
+        whole = fitting.fit(votes, truth, prior)
+        read = tuple(each.whole for each in readings)
+        return cls(replace(whole, temperatures=read), (first, second))
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """How a model's soft votes are to be read: as all labelled ones say, and each half of them."""
+
+    whole: Temperature | None
+    halves: tuple[Temperature | None, Temperature | None]
+    """For use on one half, learnt on the other."""
+
+    @classmethod
+    def of(cls, soft: SoftVotes | None, truth: Codes, classes: int) -> Readings:
+        """From its labelled soft votes; without any, its soft votes count by their class."""
+        if soft is None:
+            return cls(None, (None, None))
+        half = np.arange(len(truth)) % 2
+        first, second = (
+            temperatures.fit(soft[half != side], truth[half != side], classes=classes)
+            for side in (0, 1)
+        )
+        return cls(temperatures.fit(soft, truth, classes=classes), (first, second))
 
 
 class Rehearsal:
@@ -74,7 +105,7 @@ class Rehearsal:
     def step(
         self,
         fits: Fits,
-        votes: Codes,
+        votes: Codes | SoftVotes,
         *,
         model: int,
         selector: Selector,
@@ -87,14 +118,15 @@ class Rehearsal:
 
         Afterwards the calibrator is that of the new histories. ``last``: pending flips are made.
         """
-        chosen = self._choose(fits, votes, model, selector, rule, budget, number)
+        cast = votes.hard if isinstance(votes, SoftVotes) else votes
+        chosen = self._choose(fits, cast, model, selector, rule, budget, number)
         histories = []
         for shard, own, fit, rows in zip(
             self._shards, self._rows, fits.halves, chosen, strict=True
         ):
             beliefs = shard.dependent
-            hard = beliefs.with_votes(votes[own[rows]], rows, model)
-            histories.append((fit, hard, self._truth[own], rows))
+            history = beliefs.with_votes(votes[own[rows]], rows, model)
+            histories.append((fit, history, self._truth[own], rows))
         self.calibrator = _calibrator(histories)
         fixed = broken = right_before = right_after = 0
         halves = []
@@ -104,10 +136,10 @@ class Rehearsal:
             labels, truth = shard.labels[0], self._truth[own]
             labels.rule = rule
             before, believed = labels.label.copy(), labels.belief.copy()
-            fitted, cast = fit.calibrated(self.calibrator), votes[own[rows]]
+            fitted, new = fit.calibrated(self.calibrator), votes[own[rows]]
             made: list[Decision] = []
             if len(rows):
-                made += update(shard, rows, cast, fitted, truth=truth[rows], model=model)
+                made += update(shard, rows, new, fitted, truth=truth[rows], model=model)
             if len(rows) and self._watched:
                 beliefs = shard.dependent
                 self._best[side][rows] = beliefs.most_believed(rows, stored=labels.label[rows])
@@ -118,7 +150,7 @@ class Rehearsal:
             fixed, broken = fixed + flips.positive, broken + flips.negative
             right_before += int((before == truth).sum())
             right_after += int((labels.label == truth).sum())
-            seen = Seen.of(before[rows], believed[rows], cast, fitted.classes)
+            seen = Seen.of(before[rows], believed[rows], cast[own[rows]], fitted.classes)
             halves.append(Half.of(labels, truth, made, flips, seen))
         items = max(len(self._truth), 1)
         self._steps.append((halves[0], halves[1]))
@@ -138,14 +170,16 @@ class Rehearsal:
         """How hard the labelled items look from their votes so far; each half to the other."""
         found = []
         for shard, fit in zip(self._shards, fits.halves, strict=True):
-            votes = shard.dependent.votes
-            looked_at = votes[:, difficulty.evenly(votes.shape[1])].T
-            found.append(
-                difficulty.tilt_of(
-                    fit.calibrated(self.calibrator), looked_at, range(looked_at.shape[1])
-                )
-            )
+            votes, known = shard.dependent.cast, fit.calibrated(self.calibrator)
+            looked_at = votes[difficulty.evenly(len(votes))]
+            found.append(difficulty.tilt_of(known, looked_at, range(votes.hard.shape[1])))
         return found
+
+    def adapted(self, fits: Fits, sample: Votes, who: Sequence[int]) -> Dependence:
+        """What a target is believed by: calibrated, and as hard as a sample of its votes looks."""
+        known = fits.whole.calibrated(self.calibrator)
+        target = difficulty.tilt_of(known, sample, who)
+        return difficulty.tilted(known, difficulty.difference(target, self.tilts(fits)))
 
     def reliability(self) -> tuple[Reliability, Reliability]:
         """Of the labels, and of the most believed classes, as each item's last vote left them."""
@@ -196,15 +230,15 @@ class Rehearsal:
         return [np.flatnonzero(np.isin(own, found)) for own in self._rows]
 
 
-def _calibrator(histories: Sequence[tuple[Dependence, Codes, Codes, Rows]]) -> Floats:
+def _calibrator(histories: Sequence[tuple[Dependence, Votes, Codes, Rows]]) -> Floats:
     """First for all histories; then, drawn to that, for those with a vote in this step.
 
     Beliefs are only made anew where there is a new vote, and selection leaves its mark on those.
     """
-    models = histories[0][1].shape[1]
-    everything = [(fit, hard, truth) for fit, hard, truth, _ in histories]
+    models = histories[0][1].hard.shape[1]
+    everything = [(fit, votes, truth) for fit, votes, truth, _ in histories]
     start = fitting.calibrate(everything, range(models), np.array(PLAIN_CALIBRATOR))
-    fresh = [(fit, hard[rows], truth[rows]) for fit, hard, truth, rows in histories]
+    fresh = [(fit, votes[rows], truth[rows]) for fit, votes, truth, rows in histories]
     return fitting.calibrate(fresh, range(models), start, drawn=FRESH)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from posterity._arrays import ArrayLike, Codes, Floats, Rows
 from posterity.beliefs import Beliefs
 from posterity.dense import DenseBeliefs
-from posterity.dependence import DependentBeliefs
+from posterity.dependent import DependentBeliefs
 from posterity.errors import InvalidParameter, UnknownName
 from posterity.specs import Spec, plain_number
 from posterity.votes import MISSING, as_array, check_codes, check_same_length

@@ -20,7 +20,8 @@ from posterity._arrays import ArrayLike, Codes, Floats, Mask, Rows
 from posterity.beliefs import ENTROPY_BITS, Beliefs, kept
 from posterity.budget import Budget
 from posterity.confusion import Confusion
-from posterity.dependence import Dependence, DependentBeliefs
+from posterity.dependence import Dependence
+from posterity.dependent import DependentBeliefs
 from posterity.errors import InvalidData
 from posterity.metrics import flipped
 from posterity.proposals import propose

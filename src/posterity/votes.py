@@ -221,6 +221,12 @@ class Cast:
         softly = np.where(kept, self.soft.hard, np.int32(MISSING))
         return Cast(hard, SoftVotes(codes, weights, self.soft.classes, softly))
 
+    def put(self, rows: Rows, votes: Cast) -> Cast:
+        """The same with other votes in some rows."""
+        at = np.arange(len(self))
+        at[rows] = len(self) + np.arange(len(votes))
+        return Cast.joined([self, votes])[at]
+
     @property
     def only_hard(self) -> Codes:
         """The votes that have no soft twin; −1 elsewhere."""

@@ -21,6 +21,7 @@ def __getattr__(name: str) -> Any:
         "hardness",
         "hashing",
         "joints",
+        "leaning",
         "learning",
         "policy",
         "sets",

@@ -60,7 +60,7 @@ class Parameters(NamedTuple):
     alone: Any
     """(T, K+1) how often each model is right under each truth; last under any."""
     calibrator: Any
-    """(7,)"""
+    """(8,)"""
 
 
 class Room(NamedTuple):
@@ -79,6 +79,10 @@ class Room(NamedTuple):
     """(M, C) the closest earlier voter for a candidate."""
     copied: Any
     """(M, C) all of them together."""
+    soft: Any
+    """(M+1) what soft votes lean to the class of each vote by; last to none of these."""
+    lean: Any
+    """(C+1) the same of the candidates."""
 
 
 @compiled
@@ -96,18 +100,22 @@ def room(votes: int) -> Any:
         np.zeros(many + 1),
         np.zeros((many, many)),
         np.zeros((many, many)),
+        np.zeros(many + 1),
+        np.zeros(many + 1),
     )
 
 
 @compiled
-def gather(hard: Any, who: Any, item: int, space: Any) -> int:
+def gather(hard: Any, who: Any, leaning: Any, item: int, space: Any) -> int:
     """The votes of an item, in order of arrival; how many there are."""
-    votes = 0
+    votes, softly = 0, leaning.size > 0
+    space.soft[-1] = leaning[item, len(who)] if softly else 0.0
     for at in range(len(who)):
         code = hard[item, at]
         if code >= 0:
             space.model[votes] = who[at]
             space.code[votes] = code
+            space.soft[votes] = leaning[item, at] if softly else 0.0
             votes += 1
     return votes
 
@@ -132,6 +140,8 @@ def score(par: Any, votes: int, space: Any) -> int:
             candidates[count] = code[at]
             count += 1
         place[at] = found
+        space.lean[found] = space.soft[at]
+    space.lean[count] = space.soft[-1]
     for at in range(votes):
         for other in range(count):
             near[at, other] = copied[at, other] = 0.0
@@ -238,6 +248,7 @@ def calibrate(par: Any, votes: int, count: int, space: Any) -> None:
     for one in range(count + 1):
         worth = sharpness * max(raw[one] - best, -FARTHEST) + numbers[5] * pair[one]
         worth += numbers[6] * max(space.product[one] - likeliest, -FARTHEST)
+        worth += numbers[7] * space.lean[one]
         if one == count:
             worth += numbers[2] + numbers[3] * many + numbers[4] * (count - 1)
         if raw[one] == -np.inf:
@@ -254,17 +265,26 @@ def calibrate(par: Any, votes: int, count: int, space: Any) -> None:
 
 @compiled
 def believe(
-    par: Any, hard: Any, who: Any, stored: Any, asked: Any, start: int, stop: int, out: Any
+    par: Any,
+    hard: Any,
+    who: Any,
+    leaning: Any,
+    stored: Any,
+    asked: Any,
+    start: int,
+    stop: int,
+    out: Any,
 ) -> None:
     """Items ``start`` to ``stop``: entropy, most believed class, and belief in classes asked for.
 
-    ``stored``: the labels that win a tie; ``asked``: (n, m) classes, −1 for none.
+    ``leaning``: what soft votes lean to, of size 0 if there are none; ``stored``: the labels that
+    win a tie; ``asked``: (n, m) classes, −1 for none.
     """
     space = room(len(who))
     candidates, belief, prior = space.candidates, space.belief, par.prior
     classes = len(prior)
     for item in range(start, stop):
-        votes = gather(hard, who, item, space)
+        votes = gather(hard, who, leaning, item, space)
         count = score(par, votes, space)
         calibrate(par, votes, count, space)
         left, spread = 1.0, par.spread

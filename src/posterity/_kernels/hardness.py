@@ -9,7 +9,9 @@ from posterity._kernels.policy import compiled
 
 
 @compiled
-def hardness(par: Any, scale: Any, hard: Any, who: Any, start: int, stop: int, out: Any) -> None:
+def hardness(
+    par: Any, scale: Any, hard: Any, who: Any, leaning: Any, start: int, stop: int, out: Any
+) -> None:
     """The mean of ``scale`` over levels, as the votes of items ``start`` to ``stop`` have it.
 
     Over the candidates by what is believed of them, and for each over the levels by how likely it
@@ -19,7 +21,7 @@ def hardness(par: Any, scale: Any, hard: Any, who: Any, start: int, stop: int, o
     prior, levels, odds, shifts = par.prior, par.levels, par.odds, par.shifts
     depth = len(scale)
     for item in range(start, stop):
-        votes = gather(hard, who, item, space)
+        votes = gather(hard, who, leaning, item, space)
         count = score(par, votes, space)
         calibrate(par, votes, count, space)
         mean = 0.0

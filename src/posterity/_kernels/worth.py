@@ -15,6 +15,7 @@ def value(
     par: Any,
     hard: Any,
     who: Any,
+    leaning: Any,
     stored: Any,
     model: int,
     ratio: float,
@@ -35,7 +36,7 @@ def value(
     depth = par.odds.shape[1]
     for item in range(start, stop):
         out[item] = 0.0
-        votes = gather(hard, who, item, space)
+        votes = gather(hard, who, leaning, item, space)
         if votes == 0:
             continue
         count = score(par, votes, space)
@@ -46,12 +47,15 @@ def value(
                 label = one
         for at in range(votes):
             then.model[at], then.code[at] = space.model[at], space.code[at]
+            then.soft[at] = space.soft[at]
+        then.soft[-1] = space.soft[-1]
         then.model[votes] = model
         for one in range(count + 1):
             kept[one] = 1.0
         worth = 0.0
         for vote in range(count):
             then.code[votes] = space.candidates[vote]
+            then.soft[votes] = space.lean[vote]  # the vote to come is hard, and adds nothing
             score(par, votes + 1, then)
             calibrate(par, votes + 1, count, then)
             chance = 0.0
@@ -96,14 +100,16 @@ def gain(belief: Any, count: int, label: int, ratio: float) -> Any:
 
 
 @compiled
-def describe(par: Any, hard: Any, who: Any, truth: Any, ends: Any, out: Any, own: Any) -> None:
+def describe(
+    par: Any, hard: Any, who: Any, leaning: Any, truth: Any, ends: Any, out: Any, own: Any
+) -> None:
     """What the calibrator is fitted to: the candidates of each item, below each other.
 
-    ``out``: (candidates, 7) what its numbers are multiplied by; ``own``: which is the truth.
+    ``out``: (candidates, 8) what its numbers are multiplied by; ``own``: which is the truth.
     """
     space = room(len(who))
     for item in range(len(truth)):
-        votes = gather(hard, who, item, space)
+        votes = gather(hard, who, leaning, item, space)
         count = score(par, votes, space)
         first = 0 if item == 0 else ends[item - 1]
         best, likeliest = highest_of(space.raw, space.product, count)
@@ -116,6 +122,7 @@ def describe(par: Any, hard: Any, who: Any, truth: Any, ends: Any, out: Any, own
             out[row, 0], out[row, 1], out[row, 5] = below, below * many, space.pair[one]
             out[row, 2] = out[row, 3] = out[row, 4] = 0.0
             out[row, 6] = max(space.product[one] - likeliest, -FARTHEST)
+            out[row, 7] = space.lean[one]
             if one == count:
                 out[row, 2], out[row, 3], out[row, 4] = 1.0, many, count - 1.0
                 if space.raw[one] == -np.inf:

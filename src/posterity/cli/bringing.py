@@ -309,6 +309,11 @@ def _own_names(given: str, kind: type) -> list[Any]:
 @_with_model_options
 @click.option("--predict", metavar="SOURCE", help="MODULE:NAME, or an adapter; see docs/models.md.")
 @click.option("--soft", type=int, metavar="M", help="Keep and fold the top M class probabilities.")
+@click.option(
+    "--labelled-soft",
+    metavar="COLUMNS",
+    help="Class probabilities in the labelled file, as in `import --soft`: they are calibrated on.",
+)
 @click.option("--cost", type=float, help="The price of one evaluation.")
 @as_json_option
 def model_command(store: str, name: str, as_json: bool, **said: Any) -> None:

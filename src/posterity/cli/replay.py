@@ -15,7 +15,7 @@ from posterity.replay.experiment import (
     DEFAULT_BUDGET,
     DEFAULT_CONFUSION,
     DEFAULT_RULE,
-    VOTES,
+    HARD,
 )
 from posterity.replay.importers import IMPORTERS, import_recordings
 from posterity.specs import split_list
@@ -27,7 +27,7 @@ from posterity.specs import split_list
 @click.option(
     "--beliefs",
     help="dependent: models err on the same items, and alike; plain: the paper's product of"
-    " likelihoods. [default: dependent; with --confusion or soft votes plain]",
+    " likelihoods. [default: dependent; with --confusion plain]",
 )
 @click.option(
     "--confusion",
@@ -66,7 +66,11 @@ from posterity.specs import split_list
 )
 @click.option("--source", metavar="FILE", help="Take the labelled set from another recording.")
 @click.option(
-    "--votes", default=VOTES[0], show_default=True, help="hard or soft (class probabilities)."
+    "--votes",
+    default=HARD,
+    show_default=True,
+    help="hard; soft: class probabilities too, which dependent beliefs calibrate on the labelled"
+    " set and plain ones take as recorded; calibrated: plain ones calibrate them too.",
 )
 @click.option(
     "--prior",

@@ -145,9 +145,9 @@ class Context:
             None if prior is None else tuple(prior),
             told.get("kernel"),
         )
-        if told.get("beliefs", PLAIN) == PLAIN:
+        if "parameters" not in told:
             return base
-        key = (told["parameters"], *told["order"])
+        key = (base, told["parameters"], *told["order"])
         if key not in self._fits:
             self._fits[key] = base.recorded(told, self.files.read)
         return self._fits[key]

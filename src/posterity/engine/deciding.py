@@ -10,7 +10,7 @@ import numpy as np
 from posterity._arrays import Codes, Floats, Rows
 from posterity.beliefs import Beliefs
 from posterity.dense import DenseBeliefs
-from posterity.dependence import DependentBeliefs
+from posterity.dependent import DependentBeliefs
 from posterity.engine.fits import DEPENDENT, Fit
 from posterity.products import Votes
 from posterity.proposals import propose
@@ -193,11 +193,10 @@ def _believed(
     if fit.kernel is None:
         return _dense(fit, steps, votes, block)
     if fit.beliefs == DEPENDENT:
-        hard, who = _known(fit, steps, votes, block)
-        return DependentBeliefs.from_votes(fit.dependence, hard, who, stored)
+        known, who = _known(fit, steps, votes, block)
+        return DependentBeliefs.from_votes(fit.dependence, known, who, stored)
     product = fit.product([step.model for step in steps])
-    joined = _joined([cast[block] for cast in votes], len(block))
-    return Beliefs.from_votes(product, joined, stored)
+    return Beliefs.from_votes(product, _joined(fit, steps, votes, block), stored)
 
 
 def _before(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows) -> Floats:
@@ -205,29 +204,37 @@ def _before(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows)
     if fit.kernel is None:
         return _dense(fit, steps[:-1], votes[:-1], block).entropy()
     if fit.beliefs == DEPENDENT:
-        hard, who = _known(fit, steps[:-1], votes[:-1], block)
-        return fit.dependence.believe(hard, who).entropy
+        known, who = _known(fit, steps[:-1], votes[:-1], block)
+        return fit.dependence.believe(known, who).entropy
     # With the same product: a vote that says nothing must not change one bit.
     product = fit.product([step.model for step in steps])
-    joined = _joined([cast[block] for cast in votes], len(block))
-    return product.fold(joined.without_last()).entropy
+    return product.fold(_joined(fit, steps, votes, block).without_last()).entropy
 
 
 def _known(
     fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows
-) -> tuple[Codes, list[int]]:
-    """The hard votes of the models a fit knows, side by side, and who they are."""
+) -> tuple[Votes, list[int]]:
+    """The votes of the models a fit knows, side by side, and who they are."""
     who = fit.who([step.model for step in steps])
     # One that arrived after the fit was made: its votes count again since a revert was reverted.
     columns = [at for at, place in enumerate(who) if place >= 0]
-    hard = np.full((len(block), len(columns)), MISSING, dtype=np.int32)
-    for at, column in enumerate(columns):
-        hard[:, at] = votes[column].hard[block]
-    return hard, [who[column] for column in columns]
+    known = side_by_side([votes[column][block] for column in columns], len(block))
+    return known, [who[column] for column in columns]
 
 
-def _joined(votes: Sequence[Cast], items: int) -> Votes:
-    """The models' votes side by side, item by item."""
+def _joined(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], block: Rows) -> Votes:
+    """The models' votes side by side, soft ones read as the fit has it."""
+    read = []
+    for step, cast in zip(steps, votes, strict=True):
+        own, known = cast[block], fit.temperatures.get(step.model)
+        if own.soft is not None and known is not None:
+            own = Cast(own.hard, known.calibrated(own.soft))
+        read.append(own)
+    return side_by_side(read, len(block))
+
+
+def side_by_side(votes: Sequence[Cast], items: int) -> Votes:
+    """The votes of several models on the same items, item by item."""
     hard = np.full((items, len(votes)), MISSING, dtype=np.int32)
     for at, cast in enumerate(votes):
         hard[:, at] = cast.hard

@@ -19,8 +19,9 @@ from posterity.classes import Classes
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.models import Model
+from posterity.softcolumns import read_soft
 from posterity.tables.sources import column, ids_of, read_rows, truth_types
-from posterity.votes import MISSING, SoftVotes, as_array
+from posterity.votes import MISSING, Cast, SoftVotes, as_array
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,10 @@ class StoredVotes:
 
     kind: pa.DataType | None
     """The type of the ids; None while there are none."""
-    look_up: Callable[[pa.ChunkedArray], Codes]
+    look_up: Callable[[pa.ChunkedArray], Cast]
     """−1 where it has none, ``UNKNOWN_ITEM`` where there is no such item."""
 
-    def __call__(self, ids: pa.ChunkedArray) -> Codes:
+    def __call__(self, ids: pa.ChunkedArray) -> Cast:
         """The vote on each id."""
         return self.look_up(ids)
 
@@ -51,7 +52,7 @@ class Evidence:
     votes: Codes
     keys: list[str] | None = None
     soft: SoftVotes | None = None
-    """The same votes with weights, where the model gave them on stored items."""
+    """The same votes with weights, where the model gave them."""
     stored: bool = False
     """The keys are ids of stored items."""
     pending: bool = False
@@ -72,6 +73,8 @@ class Evidence:
             told += [stated, self.accuracy]
         elif self.keys is None:
             told[0] = [None] * len(self.truth)
+        if self.soft is not None and not self.stored:
+            told += [self.soft.codes.tolist(), self.soft.weights.astype(np.float32).tolist()]
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
     def count_table(self, classes: Classes) -> Counts:
@@ -108,13 +111,17 @@ def read_evidence(model: Model, classes: Classes, stored: StoredVotes | None) ->
             f"a truth; first row {first}."
         )
     name = _vote_column(model, rows)
-    if name is None:
+    if name is None and model.labelled_soft is None:
         return _by_id(model, rows, truth, stored)
-    votes = answers.column(rows.column(name), f"labelled column '{name}'")
-    if not (votes != MISSING).any():
+    cast = Cast(np.full(len(truth), MISSING, dtype=np.int32))
+    if name is not None:
+        cast = Cast(answers.column(rows.column(name), f"labelled column '{name}'"))
+    if model.labelled_soft is not None:
+        cast = read_soft(model.labelled_soft, rows, answers, cast.hard, "labelled data")
+    if not (cast.hard != MISSING).any():
         raise InvalidData(f"The labelled data of '{model.name}' holds no vote.")
     keys = _keys(model, rows) if model.key in rows.column_names else None
-    return Evidence(truth, votes, keys)
+    return Evidence(truth, cast.hard, keys, cast.soft)
 
 
 def _vote_column(model: Model, rows: pa.Table) -> str | None:
@@ -146,7 +153,7 @@ def _by_id(model: Model, rows: pa.Table, truth: Codes, stored: StoredVotes | Non
     keys = _keys(model, rows)
     ids = ids_of(rows, model.key, "labelled data")
     votes = stored(ids)
-    known = votes != UNKNOWN_ITEM
+    known = votes.hard != UNKNOWN_ITEM
     note = ""
     if not known.all():
         strangers = ids.filter(pa.array(~known))[:5].to_pylist()
@@ -159,8 +166,8 @@ def _by_id(model: Model, rows: pa.Table, truth: Codes, stored: StoredVotes | Non
                 f"{strangers}."
             )
     kept = [key for key, has in zip(keys, known, strict=True) if has]
-    pending = not (votes[known] != MISSING).any()
-    return Evidence(truth[known], votes[known], kept, stored=True, pending=pending, note=note)
+    own, pending = votes[known], not (votes.hard[known] != MISSING).any()
+    return Evidence(truth[known], own.hard, kept, own.soft, stored=True, pending=pending, note=note)
 
 
 UNKNOWN_ITEM = -2

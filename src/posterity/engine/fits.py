@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
@@ -20,8 +20,11 @@ from posterity.confusion import FLOOR, Cells, Confusion
 from posterity.dependence import Dependence
 from posterity.errors import StoreError, UnknownName
 from posterity.products import Product
+from posterity.temperatures import Temperature, from_arrays, to_arrays
 
 DEPENDENT, PLAIN = "dependent", "plain"
+
+T = TypeVar("T")
 
 
 def check_beliefs(name: str) -> str:
@@ -112,27 +115,33 @@ class Fit:
         self._products: dict[tuple[str, ...], Product] = {}
         self._load: Callable[[str], pa.Buffer] | None = None
         self.order: list[str] = []
-        """Of the models dependent beliefs know."""
-        self.path = ""
-        """Where their parameters are kept."""
+        """Of the models whose parameters are kept with the step."""
 
     def dependent(self, dependence: Dependence, order: Sequence[str]) -> Fit:
         """The same with beliefs that know how these models err together."""
-        made = self._dependent(order)
+        made = self._with(DEPENDENT, order)
         made.dependence = dependence  # instead of reading what is only to be written
-        made.path = _path_of(made.packed)
+        made.temperatures = {}
+        return made
+
+    def tempered(self, temperatures: Mapping[str, Temperature]) -> Fit:
+        """The same with what is known of these models' soft votes; itself where nothing is."""
+        if not temperatures:
+            return self
+        made = self._with(self.beliefs, list(temperatures))
+        made.temperatures = dict(temperatures)
         return made
 
     def recorded(self, told: dict[str, Any], load: Callable[[str], pa.Buffer]) -> Fit:
-        """The same with what a step recorded of dependent beliefs; read when first needed."""
-        made = self._dependent(told["order"])
+        """The same with the parameters a step recorded; read when first needed."""
+        made = self._with(told["beliefs"], told["order"])
         made.path, made._load = told["parameters"], load
         return made
 
-    def _dependent(self, order: Sequence[str]) -> Fit:
+    def _with(self, beliefs: str, order: Sequence[str]) -> Fit:
         made = Fit(
             self.models,
-            beliefs=DEPENDENT,
+            beliefs=beliefs,
             confusion=self.estimator,
             classes=self.classes,
             prior=self._prior,
@@ -146,21 +155,43 @@ class Fit:
         """How the models err together."""
         if self._load is None:
             raise StoreError("Nothing is known of how the models err together.")
+        return self._read(Dependence.from_arrays)
+
+    @cached_property
+    def temperatures(self) -> dict[str, Temperature]:
+        """How soft votes are to be read; as they are where a model is not among these."""
+        if self._load is None:
+            return {}
+        found = self._read(lambda held: from_arrays(held) if "temperatures" in held else [])
+        known = zip(self.order, found, strict=False)  # none before soft votes were calibrated
+        return {name: each for name, each in known if each is not None}
+
+    def _read(self, take: Callable[[Any], T]) -> T:
+        if self._load is None:
+            raise StoreError("Nothing was recorded.")
         try:
             content = self._load(self.path).to_pybytes()
             if self.path != _path_of(content):
                 raise ValueError("its content is not what was written")
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                return Dependence.from_arrays(arrays)
+                return take(arrays)
         except (OSError, ValueError, KeyError, StoreError) as error:
             raise StoreError(f"The fit '{self.path}' cannot be read: {error}.") from None
+
+    @cached_property
+    def path(self) -> str:
+        """Where the parameters are kept, if there are any but the models' own."""
+        return _path_of(self.packed) if self.order else ""
 
     @cached_property
     def packed(self) -> bytes:
         """The parameters as a file of NumPy's."""
         content = io.BytesIO()
+        arrays = self.dependence.to_arrays() if self.beliefs == DEPENDENT else {}
+        if self.temperatures:
+            arrays |= to_arrays([self.temperatures.get(name) for name in self.order])
         with ZipFile(content, "w", ZIP_DEFLATED) as file:
-            for name, array in self.dependence.to_arrays().items():
+            for name, array in arrays.items():
                 part = io.BytesIO()
                 np.lib.format.write_array(part, np.asarray(array), allow_pickle=False)
                 # Without a date, so that equal parameters are equal bytes; NumPy writes the time.

@@ -25,6 +25,7 @@ from posterity.engine.steps import live_updates
 from posterity.engine.surveys import Survey
 from posterity.errors import InvalidParameter, StoreError
 from posterity.expectations import Estimate
+from posterity.products import Votes
 from posterity.rehearsal import Part, Rehearsed, rehearse
 from posterity.rules import Oracle, Rule, cost_of
 from posterity.rules import parse as parse_rule
@@ -198,9 +199,9 @@ def make_plan(
     prepared, selector = Prepared(context, request.model), parse_selector(request.selector)
     known, ratio = prepared.fit(), cost_of(parse_rule(request.rule))
 
-    def value(hard: Codes, models: Sequence[str], labels: Codes) -> Floats:
+    def value(votes: Votes, models: Sequence[str], labels: Codes) -> Floats:
         return known.dependence.value(
-            hard, known.who(models), labels, model=prepared.model, ratio=ratio
+            votes, known.who(models), labels, model=prepared.model, ratio=ratio
         )
 
     survey = Survey(

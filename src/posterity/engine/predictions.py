@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from posterity._arrays import Codes, Rows
+from posterity._arrays import Rows
 from posterity.answers import Answers
 from posterity.engine.context import Context
 from posterity.engine.evidence import StoredVotes
@@ -158,13 +158,12 @@ class Predictions:
     def stored(self, at: int) -> StoredVotes:
         """A model's votes by id, as an import finds them before they are in the ledger."""
 
-        def look_up(ids: pa.ChunkedArray) -> Codes:
+        def look_up(ids: pa.ChunkedArray) -> Cast:
             if ids.type != self.ids.type:
                 raise InvalidData(f"The ids are of type {self.ids.type}; got {ids.type}.")
             where = self._positions(ids)
-            votes = earlier(ids)
-            votes[where >= 0] = self.votes[at].hard_at(where[where >= 0])
-            return votes
+            here = np.flatnonzero(where >= 0)
+            return earlier(ids).put(here, self.votes[at].at(where[here]))
 
         # Items that were there before may be among them.
         earlier = stored_votes(self._context, self._sources[at].model.name)

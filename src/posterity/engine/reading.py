@@ -222,8 +222,9 @@ def each_belief(context: Context, ids: Any = None, *, top: int = 3) -> Iterator[
     rows = None if ids is None else find_rows(context, id_array(ids))
     live = live_updates(context.headers)
     steps, fit = updating.parts_of(context, live), context.fit()
-    if steps and steps[-1].fit.beliefs == DEPENDENT:
-        fit = steps[-1].fit  # learnt when the last model arrived
+    if steps:  # learnt when the last model arrived
+        last = steps[-1].fit
+        fit = last if last.beliefs == DEPENDENT else fit.tempered(last.temperatures)
     names = pa.array(context.classes.names)
     for shard, start, items in context.shards:
         if rows is None:

@@ -221,11 +221,10 @@ def typed_keys(context: Context, keys: list[str]) -> pa.ChunkedArray:
 def stored_votes(context: Context, name: str) -> StoredVotes:
     """A model's votes as the ledger has them."""
 
-    def look_up(ids: pa.ChunkedArray) -> Codes:
+    def look_up(ids: pa.ChunkedArray) -> Cast:
         found = rows_or_none(context, ids)
         rows = np.asarray(found.fill_null(-1))
-        votes = np.full(len(rows), MISSING, dtype=np.int32)
-        votes[rows < 0] = UNKNOWN_ITEM
+        votes = Cast(np.where(rows < 0, np.int32(UNKNOWN_ITEM), np.int32(MISSING)))
         own = [header for header in live_updates(context.headers) if header.model == name]
         for shard, start, items in context.shards if own else []:
             at = np.flatnonzero((rows >= start) & (rows < start + items))
@@ -233,7 +232,8 @@ def stored_votes(context: Context, name: str) -> StoredVotes:
                 continue
             history = ShardHistory.read(context.ledger, shard, start, items)
             for cast in history.votes_of(rows[at] - start, own):
-                votes[at] = np.where(cast.hard != MISSING, cast.hard, votes[at])
+                has = np.flatnonzero(cast.hard != MISSING)
+                votes = votes.put(at[has], cast[has])
         return votes
 
     kind = context.id_kind
@@ -246,12 +246,12 @@ def _shared_truth(context: Context, stored: StoredVotes) -> Evidence | None:
         if model.settings.get("stored"):
             keys, truth = labelled_truth(context, model)
             votes = stored(typed_keys(context, keys))
-            present = votes != UNKNOWN_ITEM  # an item may have been removed since
+            present = votes.hard != UNKNOWN_ITEM  # an item may have been removed since
             if not present.any():
                 continue
             kept = [key for key, has in zip(keys, present, strict=True) if has]
-            pending = not (votes[present] != MISSING).any()
-            return Evidence(truth[present], votes[present], kept, stored=True, pending=pending)
+            own, pending = votes[present], not (votes.hard[present] != MISSING).any()
+            return Evidence(truth[present], own.hard, kept, own.soft, stored=True, pending=pending)
     return None
 
 

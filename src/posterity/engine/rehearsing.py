@@ -18,14 +18,16 @@ from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, Fit
 from posterity.engine.registering import labelled_rows
 from posterity.engine.steps import Header, live_updates
+from posterity.engine.tempering import temperatures_of
 from posterity.errors import StoreError
-from posterity.rehearsal import LEAST, Fits, Rehearsal, Rehearsed
+from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal, Rehearsed
 from posterity.reliability import Reliability
 from posterity.rules import Rule
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Selector
 from posterity.selectors import parse as parse_selector
-from posterity.votes import MISSING
+from posterity.tables import softvotes
+from posterity.votes import MISSING, SoftVotes
 
 T = TypeVar("T")
 
@@ -43,18 +45,23 @@ class Labelled:
     truth: Codes
     votes: Codes
     """(n, T) −1 where a model has none."""
+    soft: list[SoftVotes | None]
+    """Of each model, where all of its votes on these items are soft."""
 
 
 def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
     """The labelled items of these models; None where too few are known to be the same."""
     if not all(context.models[name].settings["keyed"] for name in models):
         return None  # also where a confusion was stated: nobody knows on which items
-    by_model = []
+    by_model, softly = [], []
     for name in models:
         own = labelled_rows(context, context.models[name])
         columns = (own.column(column).to_pylist() for column in ("key", "truth", "vote"))
-        rows = zip(*columns, strict=True)
-        by_model.append({key: (truth, vote) for key, truth, vote in rows if vote != MISSING})
+        rows = enumerate(zip(*columns, strict=True))
+        by_model.append(
+            {key: (truth, vote, at) for at, (key, truth, vote) in rows if vote != MISSING}
+        )
+        softly.append(softvotes.from_columns(own, own.column("vote").to_numpy()))
     common = set.intersection(*map(set, by_model))
     # Models that disagree about the truth of an item cannot be compared on it.
     agreed = [key for key in common if len({rows[key][0] for rows in by_model}) == 1]
@@ -63,7 +70,11 @@ def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
     keys = sorted(agreed)
     truth = np.array([by_model[0][key][0] for key in keys], dtype=np.int32)
     votes = np.array([[rows[key][1] for rows in by_model] for key in keys], dtype=np.int32)
-    return Labelled(list(models), truth, votes)
+    soft: list[SoftVotes | None] = []
+    for rows_of, each in zip(by_model, softly, strict=True):
+        own = None if each is None else each[np.array([rows_of[key][2] for key in keys])]
+        soft.append(None if own is None or (own.hard == MISSING).any() else own)
+    return Labelled(list(models), truth, votes, soft)
 
 
 class Prepared:
@@ -72,7 +83,7 @@ class Prepared:
     def __init__(self, context: Context, arriving: str, *, watched: bool = False) -> None:
         """``watched``: the most believed classes are looked at too, which takes longer."""
         self._watched = watched
-        self._live = live_updates(context.headers)
+        self._context, self._live = context, live_updates(context.headers)
         self.models = list(
             dict.fromkeys([*(header.model or "" for header in self._live), arriving])
         )
@@ -84,7 +95,9 @@ class Prepared:
         self.why_plain = "" if labelled or context.description.beliefs != DEPENDENT else WHY_PLAIN
         self._labelled, self._rehearsal = labelled, None
         if labelled is not None:
-            self._fits = Fits.of(labelled.votes, labelled.truth, self.base.prior)
+            truth, prior = labelled.truth, self.base.prior
+            readings = [Readings.of(soft, truth, len(prior)) for soft in labelled.soft]
+            self._fits = Fits.of(labelled.votes, truth, prior, readings)
             self._rehearsal = self._walked(labelled)
 
     @property
@@ -123,15 +136,16 @@ class Prepared:
         *,
         last: bool = False,
     ) -> Rehearsed:
-        place = self.models.index(model)
+        place, labelled = self.models.index(model), _given(self._labelled)
+        soft = labelled.soft[place]
         return rehearsal.step(
             self._fits,
-            _given(self._labelled).votes[:, place],
+            labelled.votes[:, place] if soft is None else soft,
             model=place,
             selector=selector,
             rule=rule,
             # A share of all labelled items, as the step had one of all items.
-            budget=Budget.of(round(min(1.0, share) * len(_given(self._labelled).truth))),
+            budget=Budget.of(round(min(1.0, share) * len(labelled.truth))),
             number=number,
             last=last,
         )
@@ -155,7 +169,7 @@ class Prepared:
     def fit(self) -> Fit:
         """As the steps rehearsed so far have it."""
         if self._rehearsal is None:
-            return self.base
+            return self.base.tempered(temperatures_of(self._context, self.models))
         dependence = self._fits.whole.calibrated(self._rehearsal.calibrator).kept()
         return self.base.dependent(dependence, self.models)
 
@@ -168,5 +182,5 @@ def _given(known: T | None) -> T:
 
 def keep_fit(context: Context, fit: Fit) -> None:
     """Write what a step decides with where its header says it is: before the header, durably."""
-    if fit.beliefs == DEPENDENT and context.files.size(fit.path) is None:
+    if fit.path and context.files.size(fit.path) is None:
         context.files.write(fit.path, fit.packed)

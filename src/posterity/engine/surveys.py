@@ -14,14 +14,15 @@ from posterity._arrays import Codes, Floats, Mask
 from posterity.beliefs import ENTROPY_BITS, kept
 from posterity.choosing import Block
 from posterity.engine.context import Context
+from posterity.engine.deciding import BLOCK_ITEMS, side_by_side
 from posterity.engine.derived import state_of
 from posterity.engine.history import ShardHistory
 from posterity.engine.rowsets import RowSet
 from posterity.engine.steps import Header, live_updates
+from posterity.products import Votes
 from posterity.selectors import Candidates, Selector
-from posterity.votes import MISSING
 
-ValueOf = Callable[[Codes, Sequence[str], Codes], Floats]
+ValueOf = Callable[[Votes, Sequence[str], Codes], Floats]
 """What a vote could change: from votes (n, T), whose they are, and stored labels."""
 
 BLOCK = 2**20
@@ -88,14 +89,11 @@ class Survey:
         if shard not in self._values and value is not None:
             self._values[shard] = self._scratch(items)
             history = ShardHistory.read(self._context.ledger, shard, start, items)
-            for low in range(0, items, BLOCK):
-                rows = np.arange(low, min(low + BLOCK, items))
-                votes = history.votes_of(rows, self._live)
-                hard = np.full((len(rows), len(votes)), MISSING, dtype=np.int32)
-                for at, cast in enumerate(votes):
-                    hard[:, at] = cast.hard
+            for low in range(0, items, BLOCK_ITEMS):
+                rows = np.arange(low, min(low + BLOCK_ITEMS, items))
+                votes = side_by_side(history.votes_of(rows, self._live), len(rows))
                 models = [header.model or "" for header in self._live]
-                worth = value(hard, models, label[rows])
+                worth = value(votes, models, label[rows])
                 self._values[shard][rows] = worth
         return self._values[shard][part].astype(np.float64)
 

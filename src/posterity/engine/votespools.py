@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posterity._arrays import Codes, Rows
+from posterity._arrays import Codes, Floats, Rows
 from posterity.engine.idspools import writing
 from posterity.votes import MISSING, Cast, SoftVotes
 
@@ -64,18 +64,25 @@ class VoteSpool:
         hard = self._part("hard", start, stop)
         if not self._held:
             return Cast(hard)
-        codes = self._part("codes", start, stop)
-        # A soft vote stands beside a hard one, which is the vote itself.
-        softly = np.where(codes[:, 0] == MISSING, np.int32(MISSING), hard)
-        weights = self._part("weights", start, stop)
-        return Cast(hard, SoftVotes(codes, weights, self._classes, softly))
+        return self._beside(hard, *(self._part(kind, start, stop) for kind in ("codes", "weights")))
 
-    def hard_at(self, rows: Rows) -> Codes:
+    def at(self, rows: Rows) -> Cast:
         """The votes on a few rows anywhere."""
         if not self.count:
-            return np.zeros(0, dtype=np.int32)
-        held: Codes = np.memmap(self._paths["hard"], dtype=np.int32, mode="r")[rows]
-        return np.array(held)
+            return Cast(np.zeros(0, dtype=np.int32))
+        hard: Codes = np.array(self._anywhere("hard")[rows])
+        if not self._held:
+            return Cast(hard)
+        return self._beside(hard, *(self._anywhere(kind)[rows] for kind in ("codes", "weights")))
+
+    def _beside(self, hard: Codes, codes: Codes, weights: Floats) -> Cast:
+        # A soft vote stands beside a hard one, which is the vote itself.
+        softly = np.where(codes[:, 0] == MISSING, np.int32(MISSING), hard)
+        return Cast(hard, SoftVotes(codes, weights, self._classes, softly))
+
+    def _anywhere(self, kind: str) -> NDArray[Any]:
+        held = np.memmap(self._paths[kind], dtype=self._kinds[kind], mode="r")
+        return held if kind == "hard" else held.reshape(-1, self._width)[:, : self._held]
 
     def bytes(self) -> Iterator[NDArray[Any]]:
         """What the votes consist of: all hard ones, then classes and weights of soft ones."""

@@ -24,7 +24,7 @@ from posterity.replay.split import (
     read_split,
     take_apart,
 )
-from posterity.replay.walk import Fitted, fit, walk, walk_dependent
+from posterity.replay.walk import Fitted, fit, fit_temperatures, walk, walk_dependent
 from posterity.rules import Rule
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Selector, Value
@@ -33,7 +33,9 @@ from posterity.specs import MOST_SEED, read_seed
 
 DEPENDENT, PLAIN = "dependent", "plain"
 BELIEFS = (DEPENDENT, PLAIN)
-VOTES = ("hard", "soft")
+HARD, SOFT, CALIBRATED = "hard", "soft", "calibrated"
+VOTES = (HARD, SOFT, CALIBRATED)
+"""Soft ones as recorded, as the paper has them, or with what the labelled set says of them."""
 
 DEFAULT_CONFUSION = "full"
 DEFAULT_SELECTOR = {DEPENDENT: "value", PLAIN: "entropy"}
@@ -58,7 +60,7 @@ def run(
     beliefs: str | None = None,
     confusion: str | Sequence[str] | None = None,
     prior: str | Floats = "uniform",
-    votes: str = VOTES[0],
+    votes: str = HARD,
     selector: str | Selector | Sequence[str | Selector] | None = None,
     budgets: Budget | float | str | Sequence[Budget | float | str] = DEFAULT_BUDGET,
     rules: str | Rule | Sequence[str | Rule] = DEFAULT_RULE,
@@ -74,7 +76,7 @@ def run(
     """
     # All options are read before the first walk, so that no mistake shows only hours later.
     if beliefs is None:  # what only plain ones have asks for them
-        beliefs = PLAIN if confusion is not None or votes == "soft" else DEPENDENT
+        beliefs = PLAIN if confusion is not None else DEPENDENT
     _among("kind of beliefs", beliefs, BELIEFS)
     _among("kind of votes", votes, VOTES)
     check_order(order)
@@ -83,10 +85,6 @@ def run(
         raise InvalidParameter(
             "Dependent beliefs learn how models err by themselves; 'confusion' is for plain ones.",
             hint="Leave it out, or choose the beliefs 'plain'.",
-        )
-    if dependent and votes != VOTES[0]:
-        raise InvalidParameter(
-            "Dependent beliefs are about hard votes.", hint="For soft ones choose 'plain' beliefs."
         )
     estimators = _read_each("confusion", confusion or DEFAULT_CONFUSION, estimate)
     if selector is None:
@@ -127,7 +125,9 @@ def run(
         _check_shares(spending.values(), len(parts.target))
         weights = read_prior(prior, parts.labelled)
         confusions = {kind: fit(parts.labelled, kind) for kind in kinds if kind is not None}
-        fitted = Fitted(parts.labelled, weights) if dependent else None
+        calibrated = votes == CALIBRATED and not dependent
+        readings = fit_temperatures(parts.labelled) if calibrated else []
+        fitted = Fitted(parts.labelled, weights, soft=votes != HARD) if dependent else None
         for kind, (choice, by), budget, named in grid:
             scores, clock = Scores(parts.target.truth, len(named)), time.perf_counter()
             if fitted is not None:
@@ -150,7 +150,8 @@ def run(
                     selector=by,
                     budget=budget,
                     rules=[deciding[rule] for rule in named],
-                    soft=votes == "soft",
+                    soft=votes != HARD,
+                    temperatures=readings,
                     seed=draw,
                 )
             for step in steps:

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from posterity import difficulty, shards
+from posterity import temperatures as reading
 from posterity._arrays import Codes, Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
@@ -16,11 +17,13 @@ from posterity.dependence import Dependence
 from posterity.errors import InvalidData
 from posterity.expectations import Sums
 from posterity.likeness import Seen
-from posterity.rehearsal import LEAST, Fits, Rehearsal, Rehearsed
+from posterity.products import Votes
+from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal, Rehearsed
 from posterity.replay.recording import Recording
 from posterity.rules import Rule, cost_of
 from posterity.selectors import Selector
-from posterity.votes import MISSING
+from posterity.temperatures import Temperature
+from posterity.votes import MISSING, SoftVotes
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,15 @@ def walk(
     budget: Budget,
     rules: Sequence[Rule],
     soft: bool = False,
+    temperatures: Sequence[Temperature] = (),
     seed: int = 0,
 ) -> Iterator[Step]:
     """Let the target's models arrive in order; yields after each step.
 
-    The first model labels everything it has a vote for, outside the budget. The truth is passed
-    on for the oracle rule only. Flips that are still pending after the last step (``+confirm``)
-    are made, and count in it: nobody comes to confirm them.
+    The first model labels everything it has a vote for, outside the budget. ``temperatures``: how
+    the soft votes of each are to be read. The truth is passed on for the oracle rule only. Flips
+    that are still pending after the last step (``+confirm``) are made, and count in it: nobody
+    comes to confirm them.
     """
     shard = shards.Shard(prior, len(target), rules)
     for number, model in enumerate(target.models):
@@ -68,7 +73,11 @@ def walk(
             step=number,
             seed=seed,
         )
-        votes = target.soft_votes(number)[rows] if soft else target.votes[number, rows]
+        votes: Codes | SoftVotes = target.votes[number, rows]
+        if soft:
+            votes = target.soft_votes(number)[rows]
+            if temperatures:
+                votes = temperatures[number].calibrated(votes)
         decisions = shards.update(shard, rows, votes, confusions[number], truth=target.truth[rows])
         if number + 1 == len(target.models):
             outstanding = shards.settle(shard)
@@ -79,7 +88,7 @@ def walk(
 class Fitted:
     """What dependent beliefs learn from a labelled set as models arrive; each fit is made once."""
 
-    def __init__(self, labelled: Recording, prior: Floats) -> None:
+    def __init__(self, labelled: Recording, prior: Floats, *, soft: bool = False) -> None:
         for model, cast in zip(labelled.models, labelled.votes, strict=True):
             if not (cast != MISSING).any():
                 raise InvalidData(f"The model '{model}' has no vote on the labelled set.")
@@ -91,12 +100,16 @@ class Fitted:
         self.labelled, self.prior = labelled, prior
         self._votes = np.ascontiguousarray(labelled.votes.T.astype(np.int32))
         self._fits: dict[int, Fits] = {}
+        self.soft = [labelled.soft_votes(at) for at in range(len(labelled.models))] if soft else []
+        """The labelled soft votes of each model; none where votes are hard."""
+        self._readings = [Readings.of(each, labelled.truth, len(prior)) for each in self.soft]
 
     def after(self, number: int) -> Fits:
         """With the models up to one."""
         if number not in self._fits:
             votes = np.ascontiguousarray(self._votes[:, : number + 1])
-            self._fits[number] = Fits.of(votes, self.labelled.truth, self.prior)
+            readings = self._readings[: number + 1]
+            self._fits[number] = Fits.of(votes, self.labelled.truth, self.prior, readings)
         return self._fits[number]
 
 
@@ -111,7 +124,8 @@ def walk_dependent(
 ) -> Iterator[Step]:
     """The same with dependent beliefs: the labelled items are carried along under the same rule.
 
-    How models err together is learnt anew when one arrives, from those that have.
+    How models err together is learnt anew when one arrives, from those that have. Soft votes count
+    with what their probabilities say beyond the vote, calibrated on the labelled ones.
     """
     prior, labelled = fitted.prior, fitted.labelled
     shard = shards.Shard(prior, len(target), [rule], dependent=True)
@@ -119,7 +133,7 @@ def walk_dependent(
     labels, beliefs, ratio = shard.labels[0], shard.dependent, cost_of(rule)
     for number, model in enumerate(target.models):
         fits, last = fitted.after(number), number + 1 == len(target.models)
-        known = _adapted(fits, rehearsal, beliefs.votes.T)
+        known = _adapted(fits, rehearsal, beliefs.cast)
         share = FULL if number == 0 else budget
         rows = shards.choose(
             shard,
@@ -132,7 +146,7 @@ def walk_dependent(
         )
         rehearsed = rehearsal.step(
             fits,
-            labelled.votes[number],
+            fitted.soft[number] if fitted.soft else labelled.votes[number],
             model=number,
             selector=selector,
             rule=rule,
@@ -142,13 +156,9 @@ def walk_dependent(
         )
         cast = target.votes[number, rows].astype(np.int32)
         seen = Seen.of(labels.label[rows], labels.belief[rows], cast, len(prior))
-        decisions = shards.update(
-            shard,
-            rows,
-            cast,
-            _adapted(fits, rehearsal, beliefs.with_votes(cast, rows, number)),
-            truth=target.truth[rows],
-        )
+        new = target.soft_votes(number)[rows] if fitted.soft else cast
+        known = _adapted(fits, rehearsal, beliefs.with_votes(new, rows, number))
+        decisions = shards.update(shard, rows, new, known, truth=target.truth[rows])
         if last:
             outstanding = shards.settle(shard)
             decisions = [one + more for one, more in zip(decisions, outstanding, strict=True)]
@@ -157,14 +167,10 @@ def walk_dependent(
         yield Step(number, model, rows, decisions, shard, rehearsed, seen)
 
 
-def _adapted(fits: Fits, rehearsal: Rehearsal, hard: Codes) -> Dependence:
-    """What is believed by: calibrated, and as hard as the votes (n, M) of the target look."""
-    known = fits.whole.calibrated(rehearsal.calibrator)
-    if hard.shape[1] < 2:
-        return known
-    sample = hard[difficulty.evenly(len(hard))]
-    target = difficulty.tilt_of(known, sample, range(hard.shape[1]))
-    return difficulty.tilted(known, difficulty.difference(target, rehearsal.tilts(fits)))
+def _adapted(fits: Fits, rehearsal: Rehearsal, votes: Votes) -> Dependence:
+    """What the target is believed by, from its votes so far."""
+    sample = votes[difficulty.evenly(len(votes))]
+    return rehearsal.adapted(fits, sample, range(votes.hard.shape[1]))
 
 
 def fit(labelled: Recording, estimator: str) -> list[Confusion]:
@@ -178,3 +184,11 @@ def fit(labelled: Recording, estimator: str) -> list[Confusion]:
         except InvalidData as error:
             raise InvalidData(f"The model '{model}': {error.message}", hint=error.hint) from None
     return fitted
+
+
+def fit_temperatures(labelled: Recording) -> list[Temperature]:
+    """How each model's soft votes are to be read, learnt on the labelled set."""
+    return [
+        reading.fit(labelled.soft_votes(at), labelled.truth, classes=len(labelled.classes))
+        for at in range(len(labelled.models))
+    ]
