@@ -111,7 +111,7 @@ def test_a_harder_target_is_told_of_and_a_like_one_is_not() -> None:
     target = real_recording("cifar10_1_v6").pick(source.models)
     (told,) = replay.run(target, source=source, rules="cost-ratio:5", budgets="30%").rows
     assert "agreement" in told["unlike"]
-    assert told["expected_accuracy"] > told["accuracy"] + 2
+    assert abs(told["checked_accuracy"] - told["accuracy"]) < 2  # votes alone tell how hard it is
     for row in replay.run(source, rules="cost-ratio:5", budgets=["10%", "100%"], seeds=3).rows:
         assert row["unlike"] == []
 

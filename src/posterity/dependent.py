@@ -9,6 +9,7 @@ import numpy as np
 from posterity._arrays import ArrayLike, Codes, Floats, Rows
 from posterity.beliefs import stacked
 from posterity.dependence import Believed, Dependence
+from posterity.difficulty import evenly
 from posterity.errors import InvalidData
 from posterity.products import Votes
 from posterity.votes import MISSING, SoftVotes, check_codes, check_rows, check_same_length
@@ -156,6 +157,18 @@ class DependentBeliefs:
         """The entropies without a model's votes, under the same fit."""
         others = [at for at in self._who if at != model]
         return self.fitted.believe(self._votes[rows].of(others), others).entropy
+
+    def drift(self, fit: Dependence, labels: Codes, believed: Floats) -> float:
+        """How much more labels are believed by this fit than when they were last looked at.
+
+        In the mean, as a sample has it: most items are nearly what they were.
+        """
+        looked_at = evenly(self.items)
+        rows = looked_at[labels[looked_at] != MISSING]
+        if not len(rows):
+            return 0.0
+        now = fit.believe(self._votes[rows], self._who, asked=labels[rows][:, None]).asked[:, 0]
+        return float((now - believed[rows]).mean())
 
     def value(self, stored: Codes, *, fit: Dependence, model: int, ratio: float) -> Floats:
         """What a vote of the next model could change; see ``Dependence.value``."""

@@ -26,11 +26,13 @@ from posterity.dependence import Dependence
 from posterity.products import Votes
 from posterity.votes import MISSING
 
-SAMPLE = 5_000
-"""Items that are looked at: more would not change the second digit of θ."""
+SAMPLE = 10_000
+"""Items that are looked at: θ is then known to a few hundredths."""
 TURNS = 2
 WIDEST = 4.0
 """No target is taken to be further from the labelled set than that."""
+DOUBT = 2.0
+"""At so many standard errors half of a difference is believed."""
 FLAT = 1e-6
 
 
@@ -87,7 +89,7 @@ def difference(target: Tilt, labelled: Sequence[Tilt]) -> float:
     chance = target.error**2 + float((errors**2).sum()) / parts**2 + float(sizes.var()) / parts
     if not np.isfinite(chance):
         return 0.0
-    drawn = size * size**2 / (size**2 + chance) if size else 0.0
+    drawn = size * size**2 / (size**2 + DOUBT**2 * chance) if size else 0.0
     return float(np.clip(drawn, -WIDEST, WIDEST))
 
 

@@ -2,14 +2,15 @@
 
 The mean belief in the stored labels is as good as the beliefs are. Labelled items that went through
 the same steps have the same faults, and their truth is known: what beliefs miss there is added here
-(an estimate by difference). The intervals hold 90 times in 100 if the target is like the labelled
-set; that cannot be told from inside, see ``likeness``.
+(an estimate by difference). What an item was believed when it had its last vote may be out of date:
+beliefs are those of the last fit, as a sample has it (*drift*). The intervals hold 90 times in 100
+if the target is like the labelled set; that cannot be told from inside, see ``likeness``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -24,6 +25,10 @@ LEAST_APART = 0.05**2
 """Steps differ at least by so much in that ratio, squared; few of them cannot show how much."""
 FEW = 1.0
 """Added to counts that stand for a variance: having seen none does not make it none."""
+
+
+FEWEST = 1e-9
+"""Flips believed to be of a kind, below which there are none."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,10 @@ class Sums:
         """From one belief a label."""
         each = np.asarray(beliefs, dtype=np.float64)
         return cls(len(each), float(each.sum()), float((each**2).sum()))
+
+    def drifted(self, by: float) -> Sums:
+        """When each is believed so much more by now, in the mean."""
+        return replace(self, belief=self.belief + by * self.items)
 
     @property
     def variance(self) -> float:
@@ -94,6 +103,10 @@ class Checked:
             self.belief + other.belief,
             self.squares + other.squares,
         )
+
+    def drifted(self, by: float) -> Checked:
+        """When each is believed so much more by now, in the mean."""
+        return replace(self, belief=self.belief + by * self.items)
 
     @property
     def missed(self) -> float:
@@ -144,7 +157,7 @@ def flips(sums: Sums, steps: Sequence[tuple[Checked, Checked]] = ()) -> Estimate
     apart = sum((step.right - ratio * step.belief) ** 2 - step.squares for step in told)
     between = max(LEAST_APART, apart / (sum(step.belief**2 for step in told) + FEW))
     own, weight = told[-1], 0.0
-    if own.belief > 0:
+    if own.belief > FEWEST:
         weight = between / (between + (own.squares + FEW) / own.belief**2)
         ratio += weight * (own.right / own.belief - ratio)
     unsure = (1 - weight) ** 2 * (total.squares + PULL) / rate**2 + (1 - weight) * between

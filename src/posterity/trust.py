@@ -38,8 +38,12 @@ class Half:
         decisions: Sequence[Decision],
         flips: Flips,
         seen: Seen,
+        drift: float,
     ) -> Half:
-        """From labels after the step, what the step did, and what its votes looked like."""
+        """From labels after the step, what the step did, and what its votes looked like.
+
+        ``drift``: how much more the labels are believed by the step's fit than they were.
+        """
         has = labels.label != MISSING
         right, belief = (labels.label == truth)[has], labels.belief[has]
         fixing, breaking = Checked(), Checked()
@@ -48,7 +52,7 @@ class Half:
             fixing += Checked.of((made.after == true)[changed], made.belief_after[changed])
             breaking += Checked.of((made.before == true)[changed], made.belief_before[changed])
         return cls(
-            Checked.of(right, belief),
+            Checked.of(right, belief).drifted(drift),
             fixing,
             breaking,
             flips,

@@ -77,7 +77,7 @@ class Scores:
         trust, items, flipped = rehearsed.trust, len(self._truth), decision.flipped
         found = trust.compare(seen, self._differences)
         self._differences.append(found)
-        accuracy = trust.accuracy(seen.held)
+        accuracy = trust.accuracy(seen.held.drifted(step.drift))
         return Checked(
             # An item without a label counts as wrong, as it does with the truth known.
             accuracy=None if accuracy is None else accuracy.times(seen.held.items / items),

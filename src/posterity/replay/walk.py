@@ -42,6 +42,8 @@ class Step:
     """What the same step did on the labelled set, known before it was spent."""
     seen: Seen | None = None
     """What the votes looked like, beside those on the labelled set."""
+    drift: float = 0.0
+    """How much more labels are believed by the step's fit than when they were last looked at."""
 
 
 def walk(
@@ -164,7 +166,8 @@ def walk_dependent(
             decisions = [one + more for one, more in zip(decisions, outstanding, strict=True)]
         has = labels.label != MISSING
         seen = seen.with_held(Sums.of(labels.belief[has]))
-        yield Step(number, model, rows, decisions, shard, rehearsed, seen)
+        drift = beliefs.drift(known, labels.label, labels.belief)
+        yield Step(number, model, rows, decisions, shard, rehearsed, seen, drift)
 
 
 def _adapted(fits: Fits, rehearsal: Rehearsal, votes: Votes) -> Dependence:
