@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import _kernels, difficulty, fitting, priors
+from posterity import Model, Store, _kernels, difficulty, fitting, priors
 from posterity._arrays import Codes
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
 from posterity.difficulty import Tilt
@@ -118,3 +121,48 @@ def test_a_sample_is_spread_over_all_items() -> None:
     assert (np.diff(rows) > 0).all()
     assert rows[0] == 0
     assert rows[-1] == 10**9 - 1
+    assert len(np.unique(rows // 2**20)) <= 8  # few shards are read
+    some = difficulty.evenly(30_000)
+    assert (np.diff(some) > 0).all()
+    assert np.diff(some).max() <= 4  # and where there are not many, all over
+
+
+def store_of(path: Path, target: Codes, shard_rows: int) -> Store:
+    """A store after steps of four models: labelled as the others, with a target of its own."""
+    names = [f"class {code}" for code in range(20)]
+    labelled, truth = made_up(items=2000)
+    store = Store.create(path, classes=names, shard_rows=shard_rows)
+    ids = [f"item {row}" for row in range(len(target))]
+    store.add(pa.table({"id": ids}))
+    for model in range(4):
+        columns = {
+            "id": [f"labelled {row}" for row in range(len(truth))],
+            "truth": np.array(names)[truth],
+            "vote": np.array(names)[labelled[:, model]],
+        }
+        store.register(Model(f"model {model}", labelled=pa.table(columns)))
+        votes = pa.table({"id": ids, "vote": np.array(names)[target[:, model]]})
+        budget = None if model == 0 else "40%"
+        store.update(f"model {model}", votes=votes, budget=budget, rule="cost-ratio:2")
+    return store
+
+
+def test_a_store_follows_a_harder_target_whatever_its_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, truth = made_up(items=3000, seed=7, hard=0.6)
+    stores = [store_of(tmp_path / f"{rows}", target, rows) for rows in (500, 10_000)]
+    one, other = (store.labels().sort_by("row") for store in stores)
+    assert one.equals(other)
+    assert stores[0].check() == []
+    monkeypatch.setattr(difficulty, "difference", lambda target, labelled: 0.0)
+    stubborn = store_of(tmp_path / "stubborn", target, 10_000)
+
+    def off(store: Store) -> float:
+        labels = store.labels().sort_by("row")["label"].to_pylist()
+        right = np.array(labels) == [f"class {code}" for code in truth.tolist()]
+        expected = store.log()[-1].report["expected"]["accuracy"]["value"]
+        return float(expected - right.mean())
+
+    assert off(stubborn) > 0.15  # labelled items are far easier
+    assert 0 < off(stores[0]) < 0.8 * off(stubborn)

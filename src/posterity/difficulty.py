@@ -28,6 +28,8 @@ from posterity.votes import MISSING
 
 SAMPLE = 10_000
 """Items that are looked at: θ is then known to a few hundredths."""
+STRETCHES, STRETCH = 4, 2**18
+"""Of very many items so many stretches of so many are looked at: few parts of a store are read."""
 TURNS = 2
 WIDEST = 4.0
 """No target is taken to be further from the labelled set than that."""
@@ -47,10 +49,17 @@ class Tilt:
 
 
 def evenly(items: int) -> Rows:
-    """The rows that are looked at, spread over all of them."""
+    """The rows that are looked at, ascending: spread over all of them, or over parts of very many.
+
+    They depend on the number of items alone, so that it does not matter how these are stored.
+    """
     if items <= SAMPLE:
         return np.arange(items)
-    return np.linspace(0, items - 1, SAMPLE).round().astype(np.int64)
+    wide = min(items // STRETCHES, STRETCH)
+    starts = np.linspace(0, items - wide, STRETCHES).round().astype(np.int64)
+    within = np.linspace(0, wide - 1, SAMPLE // STRETCHES).round().astype(np.int64)
+    rows: Rows = (starts[:, None] + within).ravel()
+    return rows
 
 
 def tilt_of(fit: Dependence, given: Votes, who: Sequence[int]) -> Tilt:

@@ -197,7 +197,8 @@ def make_plan(
     """
     model = context.model(request.model)
     prepared, selector = Prepared(context, request.model), parse_selector(request.selector)
-    known, ratio = prepared.fit(), cost_of(parse_rule(request.rule))
+    sample = prepared.sample() if prepared.dependent else None
+    known, ratio = prepared.fit(sample), cost_of(parse_rule(request.rule))
 
     def value(votes: Votes, models: Sequence[str], labels: Codes) -> Floats:
         return known.dependence.value(

@@ -17,6 +17,7 @@ from posterity.budget import Budget
 from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, Fit
 from posterity.engine.registering import labelled_rows
+from posterity.engine.samples import Sample, VotesOf
 from posterity.engine.steps import Header, live_updates
 from posterity.engine.tempering import temperatures_of
 from posterity.errors import StoreError
@@ -166,12 +167,20 @@ class Prepared:
         """Of the labels and of the most believed classes after the steps so far."""
         return None if self._rehearsal is None else self._rehearsal.reliability()
 
-    def fit(self) -> Fit:
-        """As the steps rehearsed so far have it."""
+    def sample(self, new: VotesOf | None = None) -> Sample:
+        """Some items of the store; ``new``: with the votes the step is to be made of."""
+        return Sample.of(self._context, self._live, self.models[self.model], new)
+
+    def fit(self, sample: Sample | None = None) -> Fit:
+        """As the steps rehearsed so far have it, and as hard as a sample of the store looks."""
         if self._rehearsal is None:
             return self.base.tempered(temperatures_of(self._context, self.models))
-        dependence = self._fits.whole.calibrated(self._rehearsal.calibrator).kept()
-        return self.base.dependent(dependence, self.models)
+        if sample is None:
+            dependence = self._fits.whole.calibrated(self._rehearsal.calibrator)
+        else:
+            who = [self.models.index(name) for name in sample.models]
+            dependence = self._rehearsal.adapted(self._fits, sample.votes, who)
+        return self.base.dependent(dependence.kept(), self.models)
 
 
 def _given(known: T | None) -> T:

@@ -149,7 +149,8 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     kept, errors = run.kept(), run.errors()
     failing = set(errors)
     step, live = context.head + 1, live_updates(context.headers)
-    rule, fit, trust, told = _fit_of(context, plan, kept)
+    rule = parse_rule(plan.request.rule)
+    fit, trust, drift, told = _fit_of(context, plan, kept, rule)
     note = "\n".join(part for part in (note, told) if part)
     own = Part(plan.request.model, rule, fit)
     steps = [*parts_of(context, live), own]
@@ -221,7 +222,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         len(failed),
         note=note,
         **tally.told(),
-        expected=Expected.by(trust, total.sums, tally).to_dict(),
+        expected=Expected.by(trust, total.sums.drifted(drift), tally).to_dict(),
         differences=[one.to_dict() for one in differences],
         held=total.to_dict(),
     )
@@ -243,16 +244,20 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     return report
 
 
-def _fit_of(context: Context, plan: Plan, kept: KeptVotes) -> tuple[Rule, Fit, Trust | None, str]:
-    """What the step is decided with, how far that can be trusted, and what is worth telling."""
-    rule, prepared = parse_rule(plan.request.rule), Prepared(context, plan.request.model)
-    trust = None
-    if prepared.dependent:
-        # Of the votes there are, as the header will count them, not of those planned.
-        cast = sum(len(kept.rows_of(shard)) for shard, _, _ in context.shards)
-        share = cast / max(1, plan.items)
-        trust = prepared.rehearse(parse_selector(plan.request.selector), rule, share).trust
-    return rule, prepared.fit(), trust, prepared.why_plain
+def _fit_of(
+    context: Context, plan: Plan, kept: KeptVotes, rule: Rule
+) -> tuple[Fit, Trust | None, float, str]:
+    """What the step is decided with, how far that can be trusted, its drift, and what to tell."""
+    prepared = Prepared(context, plan.request.model)
+    if not prepared.dependent:
+        return prepared.fit(), None, 0.0, prepared.why_plain
+    # Of the votes there are, as the header will count them, not of those planned.
+    cast = sum(len(kept.rows_of(shard)) for shard, _, _ in context.shards)
+    share = cast / max(1, plan.items)
+    trust = prepared.rehearse(parse_selector(plan.request.selector), rule, share).trust
+    sample = prepared.sample(kept.of)
+    fit = prepared.fit(sample)
+    return fit, trust, sample.drift(fit), prepared.why_plain
 
 
 def _differences(live: Sequence[Header], trust: Trust | None, seen: Seen) -> list[Difference]:
