@@ -37,6 +37,12 @@ from posterity.specs import split_list
     f" [default: {DEFAULT_CONFUSION}]",
 )
 @click.option(
+    "--adapt/--no-adapt",
+    default=True,
+    help="Whether dependent beliefs follow a target that is harder or easier than the labelled"
+    " set, as its votes tell. [default: adapt]",
+)
+@click.option(
     "--selector",
     metavar="LIST",
     help="Which items a model looks at: value (what its vote could change), entropy,"
@@ -109,6 +115,7 @@ def replay_command(
     models: str | None,
     beliefs: str | None,
     confusion: str | None,
+    adapt: bool,
     selector: str | None,
     budgets: str,
     rules: str,
@@ -165,6 +172,7 @@ def replay_command(
             confusion=None if confusion is None else split_list(confusion),
             prior=prior,
             votes=votes,
+            adapt=adapt,
             selector=None if selector is None else split_list(selector),
             budgets=split_list(budgets),
             rules=split_list(rules),

@@ -61,6 +61,7 @@ def run(
     confusion: str | Sequence[str] | None = None,
     prior: str | Floats = "uniform",
     votes: str = HARD,
+    adapt: bool = True,
     selector: str | Selector | Sequence[str | Selector] | None = None,
     budgets: Budget | float | str | Sequence[Budget | float | str] = DEFAULT_BUDGET,
     rules: str | Rule | Sequence[str | Rule] = DEFAULT_RULE,
@@ -68,7 +69,8 @@ def run(
 ) -> Results:
     """Replay a model sequence over a recording; every combination of the lists is one run.
 
-    Beliefs are dependent unless asked to be plain, or something only plain ones have is asked for.
+    Beliefs are dependent unless asked to be plain, or something only plain ones have is asked for;
+    with ``adapt`` they follow a target that is harder or easier than the labelled set.
     The labelled set is part of the recording (``split``) or all of another one (``source``).
     ``seeds`` repeats everything with the seeds ``seed``, ``seed + 1``, …: each shuffles its own
     split and draws its own random selections. The truth is hidden from everything but the
@@ -141,6 +143,7 @@ def run(
                     budget=budget,
                     rule=deciding[named[0]],
                     seed=draw,
+                    adapt=adapt,
                 )
             else:
                 steps = walk(

@@ -123,11 +123,13 @@ def walk_dependent(
     budget: Budget,
     rule: Rule,
     seed: int = 0,
+    adapt: bool = True,
 ) -> Iterator[Step]:
     """The same with dependent beliefs: the labelled items are carried along under the same rule.
 
     How models err together is learnt anew when one arrives, from those that have. Soft votes count
-    with what their probabilities say beyond the vote, calibrated on the labelled ones.
+    with what their probabilities say beyond the vote, calibrated on the labelled ones. ``adapt``:
+    to how hard the target is, as its votes tell.
     """
     prior, labelled = fitted.prior, fitted.labelled
     shard = shards.Shard(prior, len(target), [rule], dependent=True)
@@ -135,7 +137,7 @@ def walk_dependent(
     labels, beliefs, ratio = shard.labels[0], shard.dependent, cost_of(rule)
     for number, model in enumerate(target.models):
         fits, last = fitted.after(number), number + 1 == len(target.models)
-        known = _adapted(fits, rehearsal, beliefs.cast)
+        known = _adapted(fits, rehearsal, beliefs.cast if adapt else None)
         share = FULL if number == 0 else budget
         rows = shards.choose(
             shard,
@@ -159,7 +161,8 @@ def walk_dependent(
         cast = target.votes[number, rows].astype(np.int32)
         seen = Seen.of(labels.label[rows], labels.belief[rows], cast, len(prior))
         new = target.soft_votes(number)[rows] if fitted.soft else cast
-        known = _adapted(fits, rehearsal, beliefs.with_votes(new, rows, number))
+        votes = beliefs.with_votes(new, rows, number)
+        known = _adapted(fits, rehearsal, votes if adapt else None)
         decisions = shards.update(shard, rows, new, known, truth=target.truth[rows])
         if last:
             outstanding = shards.settle(shard)
@@ -170,8 +173,10 @@ def walk_dependent(
         yield Step(number, model, rows, decisions, shard, rehearsed, seen, drift)
 
 
-def _adapted(fits: Fits, rehearsal: Rehearsal, votes: Votes) -> Dependence:
-    """What the target is believed by, from its votes so far."""
+def _adapted(fits: Fits, rehearsal: Rehearsal, votes: Votes | None) -> Dependence:
+    """What the target is believed by, from its votes so far; as the labelled set without them."""
+    if votes is None:
+        return fits.whole.calibrated(rehearsal.calibrator)
     sample = votes[difficulty.evenly(len(votes))]
     return rehearsal.adapted(fits, sample, range(votes.hard.shape[1]))
 
