@@ -197,7 +197,9 @@ def make_plan(
     """
     model = context.model(request.model)
     prepared, selector = Prepared(context, request.model), parse_selector(request.selector)
-    sample = prepared.sample() if prepared.dependent else None
+    # Only what a vote could change depends on what is believed: entropies are kept.
+    valued = prepared.dependent and isinstance(selector, Value)
+    sample = prepared.sample() if valued else None
     known, ratio = prepared.fit(sample), cost_of(parse_rule(request.rule))
 
     def value(votes: Votes, models: Sequence[str], labels: Codes) -> Floats:
@@ -215,7 +217,7 @@ def make_plan(
         without=failed_rows(context, request.model) if only is None else (),
         since=since,
         only=only,
-        value=value if prepared.dependent and isinstance(selector, Value) else None,
+        value=value if valued else None,
     )
     budget = FULL if only is not None else request.resolved(context)
     cut = find_cut(survey.blocks, budget.evaluations)
