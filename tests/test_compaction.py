@@ -74,7 +74,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_large_shards_become_several_files(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compacting, "FILE_ROWS", 15)
+    monkeypatch.setattr(compacting, "FILE_ROWS", 25)
     before = contents(store)
     store.compact()
     assert contents(store) == before
@@ -82,9 +82,9 @@ def test_large_shards_become_several_files(store: Store, monkeypatch: pytest.Mon
     for shard, _, _ in context.shards:
         files = context.ledger.files_of(shard)
         rows = sum(file.rows for file in files)
-        assert rows > 15
-        assert len(files) == -(-rows // 15)
-        assert max(file.rows for file in files) <= 15
+        assert rows > 25
+        assert len(files) == -(-rows // 25)
+        assert max(file.rows for file in files) <= 25
     again = store.compact()
     assert again.files_after == again.files_before
     assert store.check() == []
