@@ -28,6 +28,7 @@ from tests import naive, naive_dependence, naive_temperatures
 CALIBRATORS = (
     PLAIN_CALIBRATOR,
     (0.8, -0.1, 0.2, -0.2, 0.1, 0.3),
+    (0.1, -0.1, 0.2, -0.2, 0.1, 0.3),
     (0.9, -0.3, 0.1, 0.1, -0.2, -0.2, 0.2),
     (0.7, -0.1, 0.1, 0.1, -0.2, 0.2, 0.1, 0.6),
 )

@@ -150,6 +150,8 @@ def store_of(path: Path, target: Codes, shard_rows: int) -> Store:
 def test_a_store_follows_a_harder_target_whatever_its_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(difficulty, "SAMPLE", 800)  # so that rows are picked
+    monkeypatch.setattr(difficulty, "STRETCH", 600)
     target, truth = made_up(items=3000, seed=7, hard=0.6)
     stores = [store_of(tmp_path / f"{rows}", target, rows) for rows in (500, 10_000)]
     one, other = (store.labels().sort_by("row") for store in stores)
@@ -167,3 +169,12 @@ def test_a_store_follows_a_harder_target_whatever_its_shards(
     # Labelled items are far easier; most items have a single vote, which says little of that.
     assert off(stubborn) > 0.15
     assert 0 < off(stores[0]) < off(stubborn) - 0.01
+
+
+@pytest.mark.parametrize("items", [1, 12])
+def test_a_few_items_that_look_alike_prove_nothing(items: int) -> None:
+    fit, labelled, votes, _ = learnt()
+    alike = np.tile(np.full(votes.shape[1], 3, dtype=np.int32), (items, 1))
+    found = tilt(fit, alike)
+    assert found.error > 0.5 / np.sqrt(items)
+    assert abs(difficulty.difference(found, labelled)) < 0.1

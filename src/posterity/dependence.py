@@ -42,6 +42,10 @@ from posterity.votes import MISSING
 PLAIN_CALIBRATOR = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Raw scores as they are."""
 
+DULLEST = 1e-3
+"""Beliefs are never drawn together more than that: order stays."""
+NUMBERS_ONCE, DULLEST_ONCE = 6, 0.05
+"""Of fits that stores keep of the time before the plain product was weighed."""
 RAREST = 1e-3
 """No model is right or wrong more seldom than that, as the plain product has it."""
 
@@ -157,6 +161,7 @@ class Dependence:
             self._alone(odds),
             # Fits kept by earlier versions have fewer numbers: the later ones change nothing at 0.
             np.pad(self.calibrator, (0, len(PLAIN_CALIBRATOR) - len(self.calibrator))),
+            DULLEST_ONCE if len(self.calibrator) == NUMBERS_ONCE else DULLEST,
         )
 
     def _alone(self, odds: Floats) -> Floats:

@@ -33,6 +33,8 @@ STRETCHES, STRETCH = 4, 2**18
 TURNS = 2
 WIDEST = 4.0
 """No target is taken to be further from the labelled set than that."""
+PULL = 100.0
+"""Items as hard as the labelled ones that are added to those looked at: few prove nothing."""
 DOUBT = 2.0
 """At so many standard errors half of a difference is believed."""
 FLAT = 1e-6
@@ -68,14 +70,18 @@ def tilt_of(fit: Dependence, given: Votes, who: Sequence[int]) -> Tilt:
     votes, scale = given[np.flatnonzero(cast)], _scale(fit)
     if scale is None or not (cast > 1).any():
         return Tilt(0.0, np.inf)  # a single vote agrees with itself
+    overall, seen = fit.prior @ fit.levels, len(votes)
+    mean = float(overall @ scale)
+    spread = max(float(overall @ scale**2) - mean**2, FLAT)
     size, first, error = 0.0, 0.0, 0.0
     for turn in range(TURNS):
         told = _hardness(tilted(fit, size), scale, votes, who)
-        size = _reaching(fit, scale, float(told.mean()), size)
+        goal = (float(told.sum()) + PULL * mean) / (seen + PULL)
+        size = _reaching(fit, scale, goal, size)
         if turn == 0:
-            overall = fit.prior @ fit.levels
-            spread = float(overall @ scale**2 - (overall @ scale) ** 2)
-            first, error = size, float(told.std()) / np.sqrt(len(votes)) / max(spread, FLAT)
+            # Items that look alike by chance do not make it certain: the levels count for one.
+            variance = (seen * float(told.var()) + spread) / (seen + 1)
+            first, error = size, float(np.sqrt(variance / seen)) / spread
     # Later turns enlarge what the first one saw, and its error with it.
     return Tilt(size, error * max(1.0, size / first if abs(first) > FLAT else 1.0))
 

@@ -167,7 +167,7 @@ def flips(sums: Sums, steps: Sequence[tuple[Checked, Checked]] = ()) -> Estimate
         for one, other in steps
         if one.items and other.items
     ]
-    return _positive(ratio * sums.belief, variance * _dispersion(halves))
+    return _positive(ratio * sums.belief, variance * _dispersion(halves), most=sums.items)
 
 
 def forecast(
@@ -205,17 +205,18 @@ def _dispersion(differences: Sequence[tuple[float, float]]) -> float:
     return max(1.0, (apart + FEW) / (len(differences) + FEW))
 
 
-def _positive(value: float, variance: float) -> Estimate:
-    """An interval of what cannot be below nothing: as a gamma distribution has it.
+def _positive(value: float, variance: float, *, most: int) -> Estimate:
+    """An interval of what lies between nothing and ``most``, as a gamma distribution has it.
 
     Its quantiles by the cube root, which is close to normal (Wilson and Hilferty).
     """
-    if value <= 0 or variance <= 0:
+    value = min(value, float(most))
+    if value <= FEWEST or variance <= 0:
         return Estimate(value, value, value)
     shape = value**2 / variance
     centre, reach = 1 - 1 / (9 * shape), NORMAL / (3 * sqrt(shape))
     low, high = (max(0.0, centre + side * reach) ** 3 * value for side in (-1, 1))
-    return Estimate(value, min(low, value), max(high, value))
+    return Estimate(value, min(low, value), min(max(high, value), float(most)))
 
 
 def _quantile(freedom: int) -> float:

@@ -76,7 +76,9 @@ class Readings:
         """From its labelled soft votes; without any, its soft votes count by their class."""
         if soft is None:
             return cls(None, (None, None))
-        half = np.arange(len(truth)) % 2
+        half, cast = np.arange(len(truth)) % 2, soft.hard != MISSING
+        if not all(cast[half == side].any() for side in (0, 1)):
+            return cls(None, (None, None))  # a half without any cannot tell of the other
         first, second = (
             temperatures.fit(soft[half != side], truth[half != side], classes=classes)
             for side in (0, 1)

@@ -67,6 +67,12 @@ class Trust:
 
     steps: tuple[tuple[Half, Half], ...]
 
+    @property
+    def checks(self) -> bool:
+        """Whether enough labelled items have a label by now."""
+        one, other = self.steps[-1]
+        return one.labels.items + other.labels.items > 1
+
     def accuracy(self, held: Sums) -> Estimate | None:
         """Of a target whose labels are believed so."""
         one, other = self.steps[-1]

@@ -22,8 +22,6 @@ SHORT = 16
 LARGE = 1e100
 RARE = 1e-12
 """The least weight of what was not voted for, where rounding would leave less than nothing."""
-DULLEST = 1e-3
-"""Beliefs are never drawn together more than that: order stays."""
 
 
 class Parameters(NamedTuple):
@@ -61,6 +59,8 @@ class Parameters(NamedTuple):
     """(T, K+1) how often each model is right under each truth; last under any."""
     calibrator: Any
     """(8,)"""
+    dullest: float
+    """Sharpness is never less than that: order stays."""
 
 
 class Room(NamedTuple):
@@ -158,7 +158,8 @@ def score(par: Any, votes: int, space: Any) -> int:
             for other in range(count):
                 left -= prior[candidates[other]]
         if left <= (RARE if none else 0.0) or (none and count == len(prior)):
-            space.raw[one], space.pair[one], space.product[one] = -np.inf, 0.0, 0.0  # impossible
+            space.raw[one] = space.product[one] = -np.inf  # impossible
+            space.pair[one] = 0.0
             continue
         # Who is right: the chance, over levels, that just the voters for this class were.
         right = 0.0
@@ -242,7 +243,7 @@ def calibrate(par: Any, votes: int, count: int, space: Any) -> None:
     """Beliefs in the candidates, and in none of these, from raw scores."""
     raw, pair, belief, numbers = space.raw, space.pair, space.belief, par.calibrator
     many = np.log(max(votes, 1))
-    sharpness = max(numbers[0] + numbers[1] * many, DULLEST)
+    sharpness = max(numbers[0] + numbers[1] * many, par.dullest)
     best, likeliest = highest_of(raw, space.product, count)
     highest = -np.inf
     for one in range(count + 1):

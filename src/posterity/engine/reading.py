@@ -256,7 +256,9 @@ def _beliefs_table(rows: pa.Array, names: pa.Array, codes: Any, believed: Any) -
 
 def status(context: Context, path: str) -> dict[str, Any]:
     """The store at a glance."""
-    expected = expected_accuracy(context.headers[-1].report) if context.headers else None
+    expected, told = None, context.headers[-1].report if context.headers else {}
+    if told and (told.get("held") or {}).get("removed") == len(context.removed):
+        expected = expected_accuracy(told)  # of labels that are all still there
     return {
         "path": path,
         "items": context.rows - len(context.removed),

@@ -127,7 +127,7 @@ class Expected:
     def by(cls, trust: Trust | None, held: Sums, tally: Tally) -> Expected:
         """From beliefs, and what labelled items say of them, if there are any."""
         belief = held.belief / held.items if held.items else None
-        if trust is None:
+        if trust is None or not trust.checks:
             return cls(
                 expectations.accuracy(held),
                 expectations.flips(tally.fixing),

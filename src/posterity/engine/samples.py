@@ -56,7 +56,9 @@ class Sample:
             has = np.zeros(len(rows), dtype=np.bool_)
             if new is not None:
                 has, cast = _among(rows + start, *new(shard))
-                votes = [*votes, cast]
+                # Whom the model has seen by another way meanwhile has no vote in the step.
+                has &= ~history.voted_by(live, arriving)[rows]
+                votes = [*votes, cast.where(has)]
             for column, one in zip(columns, votes, strict=True):
                 column.append(one)
             labels.append(now.label[rows])
@@ -80,7 +82,7 @@ class Sample:
             self.votes[old], fit.who(self.models), asked=self.label[old][:, None]
         )
         changes = known.asked[:, 0] - self.belief[old]
-        return float(changes.sum() / (self.label != MISSING).sum())
+        return float(changes.sum() / ((self.label != MISSING) | self.fresh).sum())
 
 
 def _among(wanted: Rows, rows: Rows, cast: Cast) -> tuple[Mask, Cast]:
