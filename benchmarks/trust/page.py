@@ -25,6 +25,18 @@ full|diagonal`, with the same rule but `+confirm`, which is not in the paper.
 Utility is PF − c·ΣNF; mean accuracy is over the steps after the first.
 """
 
+LEFT_OUT = """## What did not help
+
+- Wrong labels of each model by itself under each truth: no better than those of all models together.
+- A number of the calibrator for the most recent vote: likelier truths, but more negative flips.
+- Counts of votes as numbers of the calibrator: nothing beyond the plain product.
+- A share of its own for each level of difficulty on the target: runs off where levels mean little.
+- Longer patience than `+confirm`: later, and hardly ever better.
+- Counting what a vote leads to with c, or with 1, where `value` has √c: worse on most recordings.
+- One rule for all: with few votes and a high cost ratio the full estimator wins on 1,000 classes by being
+  unsure. It flips late, with strong models, and utility has no price for being late.
+"""
+
 
 def write_page(rows: Path, docs: Path) -> None:
     """From the rows of the recordings that were replayed."""
@@ -38,7 +50,7 @@ def write_page(rows: Path, docs: Path) -> None:
                 for row in pq.read_table(path, filters=[("kind", "=", "run")]).to_pylist()
             ]
     parts = [HEAD, *(_seeds(by_name)), _frontier(by_name), _calibration(by_name)]
-    parts += [_evidence(by_name), _cells(by_name), _parts(by_name), _ablation(rows)]
+    parts += [_evidence(by_name), _cells(by_name), _parts(by_name), _ablation(rows), LEFT_OUT]
     (docs / "beliefs-measured.md").write_text("\n".join(parts))
 
 
