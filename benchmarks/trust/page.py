@@ -27,14 +27,14 @@ Utility is PF − c·ΣNF; mean accuracy is over the steps after the first.
 
 LEFT_OUT = """## What did not help
 
-- Wrong labels of each model by itself under each truth: no better than those of all models together.
+- Wrong labels of each model under each truth: no better than those of all models together.
 - A number of the calibrator for the most recent vote: likelier truths, but more negative flips.
-- Counts of votes as numbers of the calibrator: nothing beyond the plain product.
+- Counts of votes as numbers of the calibrator: hardly anything beyond the plain product.
 - A share of its own for each level of difficulty on the target: runs off where levels mean little.
 - Longer patience than `+confirm`: later, and hardly ever better.
-- Counting what a vote leads to with c, or with 1, where `value` has √c: worse on most recordings.
-- One rule for all: with few votes and a high cost ratio the full estimator wins on 1,000 classes by being
-  unsure. It flips late, with strong models, and utility has no price for being late.
+- Counting what a vote leads to with 1 or c^¼ where `value` has √c: no better on the whole.
+- With few votes and a high cost ratio the full estimator still wins on 1,000 classes, by being
+  unsure: it flips late, with strong models, and utility has no price for being late.
 """
 
 
