@@ -19,7 +19,7 @@ FARTHEST = 60.0
 """Raw scores further below the best than this are as good as impossible, and stay finite."""
 SHORT = 16
 """Factors that are multiplied before a logarithm is taken: none can underflow."""
-LARGE = 1e100
+LARGE, SMALL = 1e100, 1e-100
 RARE = 1e-12
 """The least weight of what was not voted for, where rounding would leave less than nothing."""
 
@@ -183,8 +183,10 @@ def score(par: Any, votes: int, space: Any) -> int:
                     weight, divisor = weight / divisor, 1.0
             right += weight / divisor
         # Which wrong labels the others gave, one after the other.
-        total, pair, product = np.log(max(right, LEAST)), 0.0, np.log(left)
-        others, specific, single, factors = 1.0, 1.0, 1.0, 0
+        total, pair, product = 0.0, 0.0, 0.0
+        others, specific, single, factors = right, 1.0, left, 0
+        if right < SMALL:  # with room for the factors below a logarithm less is taken
+            total, others = np.log(max(right, LEAST)), 1.0
         column = len(prior) if none else truth
         for at in range(votes):
             if factors == SHORT:
@@ -223,7 +225,7 @@ def score(par: Any, votes: int, space: Any) -> int:
                 specific *= (repeats + fresh * rate) / chance
             single *= (1.0 - alone[model[at], column]) * rate
         space.raw[one] = total + np.log(max(others, LEAST))
-        space.pair[one] = pair + np.log(specific)
+        space.pair[one] = 0.0 if none else pair + np.log(specific)
         space.product[one] = product + np.log(max(single, LEAST))
     return count
 
