@@ -8,9 +8,9 @@ from hypothesis import settings
 
 from posterity.replay import Recording
 
-settings.register_profile("default", deadline=None)
+settings.register_profile("default", deadline=None, max_examples=50)
 # The same examples on every run of CI: a failure there is the change's, not the draw's.
-settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
