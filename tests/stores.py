@@ -12,9 +12,12 @@ import pyarrow as pa
 
 from posterity import Model, Store
 from posterity.engine.context import Context
+from posterity.engine.reports import Report
 from posterity.tables.files import open_files
 
 NAMES = np.array(["cat", "dog", "fox", "owl"])
+
+RULE = "cost-ratio:2"
 
 
 class World:
@@ -78,6 +81,22 @@ def small_store(path: str | Path, world: World, **options: Any) -> Store:
     store.add(world.table())
     store.update(world.model("old"))
     return store
+
+
+def make(path: Path, world: World, *names: str, shard_rows: int = 64, **options: Any) -> Store:
+    """A store after an update of each model from files of votes, with the default beliefs."""
+    store = Store.create(path, classes=NAMES, shard_rows=shard_rows, **options)
+    store.add(world.table())
+    for name in names:
+        update(store, world, name)
+    return store
+
+
+def update(store: Store, world: World, name: str, rule: str = RULE, budget: str = "30%") -> Report:
+    """The first model votes on everything, a later one within the budget."""
+    store.register(Model(name, labelled=world.labelled_table(name)))
+    spending = None if name == "old" else budget
+    return store.update(name, votes=world.votes_table(name), budget=spending, rule=rule)
 
 
 def contents(store: Store) -> dict[str, Any]:

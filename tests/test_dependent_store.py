@@ -14,29 +14,12 @@ from posterity.engine.fits import DEPENDENT, PLAIN
 from posterity.errors import InvalidParameter, UnknownName
 from posterity.selectors import Candidates, Value
 from posterity.tables.files import open_files
-from tests.stores import NAMES, World
-
-RULE = "cost-ratio:2"
+from tests.stores import NAMES, RULE, World, make, update
 
 
 @pytest.fixture
 def world() -> World:
     return World(items=300, labelled=200)
-
-
-def make(path: Path, world: World, *names: str, shard_rows: int = 64) -> Store:
-    """A store after an update of each model."""
-    store = Store.create(path, classes=NAMES, shard_rows=shard_rows)
-    store.add(world.table())
-    for name in names:
-        update(store, world, name)
-    return store
-
-
-def update(store: Store, world: World, name: str, rule: str = RULE, budget: str = "30%") -> Any:
-    store.register(Model(name, labelled=world.labelled_table(name)))
-    spending = None if name == "old" else budget
-    return store.update(name, votes=world.votes_table(name), budget=spending, rule=rule)
 
 
 def fits_of(store: Store) -> list[dict[str, Any]]:

@@ -21,28 +21,12 @@ from posterity.engine.reports import Report
 from posterity.engine.totals import Total, total_of
 from posterity.errors import InvalidData
 from posterity.tables.files import open_files
-from tests.stores import NAMES, World
-
-RULE = "cost-ratio:2"
+from tests.stores import NAMES, RULE, World, make, update
 
 
 @pytest.fixture(scope="module")
 def world() -> World:
     return World(items=400, labelled=300)
-
-
-def make(path: Path, world: World, *names: str, **options: Any) -> Store:
-    store = Store.create(path, classes=NAMES, shard_rows=64, **options)
-    store.add(world.table())
-    for name in names:
-        update(store, world, name)
-    return store
-
-
-def update(store: Store, world: World, name: str, rule: str = RULE, budget: str = "30%") -> Report:
-    store.register(Model(name, labelled=world.labelled_table(name)))
-    spending = None if name == "old" else budget
-    return store.update(name, votes=world.votes_table(name), budget=spending, rule=rule)
 
 
 def recounted(store: Store) -> Total:
