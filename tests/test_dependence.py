@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from posterity import fitting, priors
 from posterity._arrays import Codes
 from posterity._kernels import policy
-from posterity.budget import FULL
+from posterity.budget import FULL, Budget
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
 from posterity.dependent import DependentBeliefs
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.products import Votes
 from posterity.rehearsal import FRESH, Fits, Rehearsal
 from posterity.rules import MaxBelief
-from posterity.selectors import Everything
+from posterity.selectors import Entropy, Everything, Selector, Value
 from posterity.temperatures import Temperature
 from posterity.votes import SoftVotes
 from tests import naive, naive_dependence, naive_temperatures
@@ -330,6 +330,30 @@ def test_a_second_step_of_an_earlier_model_forgets_no_votes() -> None:
     start = fitting.calibrate(parts, range(3), np.array(PLAIN_CALIBRATOR))
     expected = fitting.calibrate(fresh, range(3), start, drawn=FRESH)
     np.testing.assert_allclose(walked.calibrator, expected)
+
+
+@pytest.mark.parametrize("selector", [Value(), Entropy()], ids=str)
+def test_each_half_of_the_labelled_set_has_its_share_of_a_budget(selector: Selector) -> None:
+    """Beliefs of one half may all be a little less certain: with few classes they hardly differ."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 400).astype(np.int32)
+    votes = np.where(rng.random((400, 2)) < 0.8, truth[:, None], 1 - truth[:, None])
+    votes = votes.astype(np.int32)
+    fits = Fits.of(votes, truth, priors.uniform(2))
+    walked = Rehearsal(truth, priors.uniform(2), MaxBelief())
+    for number, budget in enumerate((FULL, Budget.of(41))):
+        done = walked.step(
+            fits,
+            votes[:, number],
+            model=number,
+            selector=selector if number else Everything(),
+            rule=MaxBelief(),
+            budget=budget,
+            number=number,
+        )
+    assert done.evaluations == 41
+    cast = [int((shard.dependent.votes[1] >= 0).sum()) for shard in walked._shards]
+    assert sorted(cast) == [20, 21]
 
 
 def test_raw_scores_never_speak_against_a_class() -> None:

@@ -45,6 +45,25 @@ def test_shards_change_no_bit(tmp_path: Path, world: World) -> None:
     assert labels[1].equals(labels[2])
 
 
+def test_what_was_asked_before_changes_no_step(tmp_path: Path, world: World) -> None:
+    """What the labelled set says is remembered from a plan to its step, and never beyond."""
+    plain, asked = (make(tmp_path / name, world, "old", "mid") for name in ("plain", "asked"))
+    for name in ("new", "best"):
+        update(plain, world, name)
+    for name in ("new", "best"):
+        asked.register(Model(name, labelled=world.labelled_table(name)))
+    for name in ("best", "new", "mid"):
+        asked.plan(name, budget="10%")
+    update(asked, world, "new")
+    asked.reliability()
+    asked.plan("best", budget="60%", rule="max-belief")
+    update(asked, world, "best")
+    assert [fit["parameters"] for fit in fits_of(asked)] == [
+        fit["parameters"] for fit in fits_of(plain)
+    ]
+    assert asked.labels().sort_by("id").equals(plain.labels().sort_by("id"))
+
+
 def test_labels_get_better_and_beliefs_say_by_how_much(tmp_path: Path) -> None:
     world = World(items=2000, labelled=1000)
     store = make(tmp_path / "store", world, "old", "mid", "new", "best")

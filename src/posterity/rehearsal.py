@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from posterity import difficulty, fitting, metrics, temperatures
 from posterity._arrays import Codes, Floats, Rows
-from posterity.beliefs import ENTROPY_BITS, kept
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
@@ -25,8 +25,7 @@ from posterity.likeness import Seen
 from posterity.products import Votes
 from posterity.reliability import Reliability
 from posterity.rules import Rule, cost_of
-from posterity.selectors import Candidates, Selector
-from posterity.selectors import choose as choose_highest
+from posterity.selectors import Selector
 from posterity.shards import Decision, Shard, choose, settle, update
 from posterity.temperatures import Temperature
 from posterity.trust import Half, Trust
@@ -202,35 +201,40 @@ class Rehearsal:
         budget: Budget,
         number: int,
     ) -> list[Rows]:
-        """Within each half, the rows that are chosen among all labelled items."""
-        score, entropy = np.empty(len(self._truth)), np.empty(len(self._truth))
-        eligible, first = votes != MISSING, np.ones(len(self._truth), dtype=np.bool_)
-        for shard, own in zip(self._shards, self._rows, strict=True):
-            beliefs = shard.dependent
-            entropy[own], first[own] = kept(beliefs.entropy(), ENTROPY_BITS), ~shard.voted
-            if model < len(beliefs.votes):
-                eligible[own] &= beliefs.votes[model] == MISSING
+        """The rows chosen within each half, which has its share of the budget.
 
-        def value() -> Floats:
-            for shard, own, fit in zip(self._shards, self._rows, fits.halves, strict=True):
-                score[own] = shard.dependent.value(
-                    shard.labels[0].label,
-                    fit=fit.calibrated(self.calibrator),
-                    model=model,
-                    ratio=cost_of(rule),
+        Chosen among all of them, they could all be of one half, only because the other half
+        taught it a little more doubt.
+        """
+        eligible = [votes[own] != MISSING for own in self._rows]
+        for shard, may in zip(self._shards, eligible, strict=True):
+            if model < len(shard.dependent.votes):
+                may &= shard.dependent.votes[model] == MISSING
+        first, second = (int(may.sum()) for may in eligible)
+        evaluations = budget.evaluations(first + second)
+        own = round(evaluations * first / max(1, first + second))
+        found = []
+        for shard, fit, may, share in zip(
+            self._shards, fits.halves, eligible, (own, evaluations - own), strict=True
+        ):
+            value = partial(
+                shard.dependent.value,
+                shard.labels[0].label,
+                fit=fit.calibrated(self.calibrator),
+                model=model,
+                ratio=cost_of(rule),
+            )
+            found.append(
+                choose(
+                    shard,
+                    selector=selector,
+                    budget=Budget.of(share),
+                    eligible=may,
+                    step=number,
+                    value=value,
                 )
-            return score
-
-        rows = np.arange(len(self._truth))
-        candidates = Candidates(entropy=entropy, rows=rows, step=number, value=value)
-        found = choose_highest(
-            selector.score(candidates),
-            rows=rows,
-            eligible=eligible,
-            first=first,
-            evaluations=budget.evaluations(int(eligible.sum())),
-        )
-        return [np.flatnonzero(np.isin(own, found)) for own in self._rows]
+            )
+        return found
 
 
 def _calibrator(histories: Sequence[tuple[Dependence, Votes, Codes, Rows]]) -> Floats:

@@ -1,14 +1,14 @@
 """Rehearsing: the labelled items carried through a store's steps, and the fit that comes of it.
 
-Each time a step is planned or made, the labelled items all its models have voted on walk through
-the steps so far as if they were stored. Nothing of that is kept but what a step decided with.
+When a step is planned or made, the labelled items all its models have voted on walk through the
+steps so far as if they were stored. Nothing of that is kept on disk but what a step decided with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Hashable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,19 +18,18 @@ from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, Fit
 from posterity.engine.registering import labelled_rows
 from posterity.engine.samples import Sample, VotesOf
-from posterity.engine.steps import Header, live_updates
+from posterity.engine.steps import live_updates
 from posterity.engine.tempering import temperatures_of
 from posterity.errors import StoreError
 from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal, Rehearsed
 from posterity.reliability import Reliability
-from posterity.rules import Rule
+from posterity.rules import MaxBelief, Rule
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Selector
 from posterity.selectors import parse as parse_selector
 from posterity.tables import softvotes
+from posterity.tables.layout import HEADER_SHARD
 from posterity.votes import MISSING, SoftVotes
-
-T = TypeVar("T")
 
 WHY_PLAIN = (
     "plain beliefs: dependent ones need labelled votes with ids, of all models on at least "
@@ -78,57 +77,37 @@ def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
     return Labelled(list(models), truth, votes, soft)
 
 
-class Prepared:
-    """A step that is about to be planned or made, with what the labelled set says of it."""
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """The labelled items after the steps so far, by fits that know the arriving model too."""
 
-    def __init__(self, context: Context, arriving: str, *, watched: bool = False) -> None:
-        """``watched``: the most believed classes are looked at too, which takes longer."""
-        self._watched = watched
-        self._context, self._live = context, live_updates(context.headers)
-        self.models = list(
-            dict.fromkeys([*(header.model or "" for header in self._live), arriving])
-        )
-        self.model = self.models.index(arriving)
-        self.base = context.fit(arriving)
-        labelled = None
-        if context.description.beliefs == DEPENDENT:
-            labelled = labelled_of(context, self.models)
-        self.why_plain = "" if labelled or context.description.beliefs != DEPENDENT else WHY_PLAIN
-        self._labelled, self._rehearsal = labelled, None
-        if labelled is not None:
-            truth, prior = labelled.truth, self.base.prior
-            readings = [Readings.of(soft, truth, len(prior)) for soft in labelled.soft]
-            self._fits = Fits.of(labelled.votes, truth, prior, readings)
-            self._rehearsal = self._walked(labelled)
+    models: list[str]
+    labelled: Labelled
+    fits: Fits
+    rehearsal: Rehearsal
 
-    @property
-    def dependent(self) -> bool:
-        """Whether beliefs can be; else they are plain."""
-        return self._rehearsal is not None
+    @classmethod
+    def of(
+        cls, context: Context, models: list[str], *, arriving: str, watched: bool
+    ) -> Walked | None:
+        """Of a store these models vote on, one of them next; None with too few labelled items."""
+        labelled = labelled_of(context, models)
+        if labelled is None:
+            return None
+        truth, prior = labelled.truth, context.fit(arriving).prior
+        readings = [Readings.of(soft, truth, len(prior)) for soft in labelled.soft]
+        fits = Fits.of(labelled.votes, truth, prior, readings)
+        live = live_updates(context.headers)
+        first = parse_rule(live[0].rule or "") if live else MaxBelief()
+        walked = cls(models, labelled, fits, Rehearsal(truth, prior, first, watched=watched))
+        for number, header in enumerate(live):
+            share = header.report["evaluations"] / max(1, header.items)
+            selector, rule = parse_selector(header.selector or ""), parse_rule(header.rule or "")
+            walked.step(header.model or "", selector, rule, share, number)
+        return walked
 
-    def _walked(self, labelled: Labelled) -> Rehearsal:
-        rehearsal: Rehearsal | None = None
-        for number, header in enumerate(self._live):
-            rule = parse_rule(header.rule or "")
-            rehearsal = rehearsal or Rehearsal(
-                labelled.truth, self.base.prior, rule, watched=self._watched
-            )
-            self._step(rehearsal, header.model or "", header, number, rule)
-        if rehearsal is None:
-            rehearsal = Rehearsal(labelled.truth, self.base.prior, parse_rule("max-belief"))
-        return rehearsal
-
-    def _step(
-        self, rehearsal: Rehearsal, model: str, header: Header, number: int, rule: Rule
-    ) -> Rehearsed:
-        share = min(1.0, header.report["evaluations"] / max(1, header.items))
-        return self._rehearse(
-            rehearsal, model, parse_selector(header.selector or ""), rule, share, number
-        )
-
-    def _rehearse(
+    def step(
         self,
-        rehearsal: Rehearsal,
         model: str,
         selector: Selector,
         rule: Rule,
@@ -137,19 +116,64 @@ class Prepared:
         *,
         last: bool = False,
     ) -> Rehearsed:
-        place, labelled = self.models.index(model), _given(self._labelled)
-        soft = labelled.soft[place]
-        return rehearsal.step(
-            self._fits,
-            labelled.votes[:, place] if soft is None else soft,
+        """One more step; see ``Rehearsal.step``."""
+        place = self.models.index(model)
+        soft = self.labelled.soft[place]
+        return self.rehearsal.step(
+            self.fits,
+            self.labelled.votes[:, place] if soft is None else soft,
             model=place,
             selector=selector,
             rule=rule,
             # A share of all labelled items, as the step had one of all items.
-            budget=Budget.of(round(min(1.0, share) * len(labelled.truth))),
+            budget=Budget.of(round(min(1.0, share) * len(self.labelled.truth))),
             number=number,
             last=last,
         )
+
+    def copy(self) -> Walked:
+        """To go on from here without going on from there."""
+        return replace(self, rehearsal=deepcopy(self.rehearsal))
+
+
+_LAST: dict[Hashable, Walked | None] = {}
+"""The last walk by what it was made of: an update plans with it, and commits with it again."""
+
+
+def _walked(context: Context, models: list[str], *, arriving: str, watched: bool) -> Walked | None:
+    snapshots = context.ledger.files_of(HEADER_SHARD), context.arrivals.data_files()
+    labelled = context.layout.labelled.head().data_files()
+    # Names of files are used once in the world: what is made of the same files is the same.
+    names = (file.path for files in (*snapshots, labelled) for file in files)
+    made_of = (*names, *models, arriving, len(context.classes), watched)
+    if made_of not in _LAST:
+        found = Walked.of(context, models, arriving=arriving, watched=watched)
+        _LAST.clear()
+        _LAST[made_of] = found
+    kept = _LAST[made_of]
+    return None if kept is None else kept.copy()
+
+
+class Prepared:
+    """A step that is about to be planned or made, with what the labelled set says of it."""
+
+    def __init__(self, context: Context, arriving: str, *, watched: bool = False) -> None:
+        """``watched``: the most believed classes are looked at too, which takes longer."""
+        self._context, self._live = context, live_updates(context.headers)
+        self.models = list(
+            dict.fromkeys([*(header.model or "" for header in self._live), arriving])
+        )
+        self.model = self.models.index(arriving)
+        self.base = context.fit(arriving)
+        self._walked, self.why_plain = None, ""
+        if context.description.beliefs == DEPENDENT:
+            self._walked = _walked(context, self.models, arriving=arriving, watched=watched)
+            self.why_plain = "" if self._walked else WHY_PLAIN
+
+    @property
+    def dependent(self) -> bool:
+        """Whether beliefs can be; else they are plain."""
+        return self._walked is not None
 
     def rehearse(
         self, selector: Selector, rule: Rule, share: float, *, last: bool = False
@@ -159,13 +183,17 @@ class Prepared:
         ``last``: what it proposes is judged as if it were made.
         """
         model, number = self.models[self.model], len(self._live)
-        return self._rehearse(
-            _given(self._rehearsal), model, selector, rule, share, number, last=last
-        )
+        return self._known.step(model, selector, rule, share, number, last=last)
+
+    @property
+    def _known(self) -> Walked:
+        if self._walked is None:
+            raise StoreError("Nothing is known of how the models err together.")
+        return self._walked
 
     def reliability(self) -> tuple[Reliability, Reliability] | None:
         """Of the labels and of the most believed classes after the steps so far."""
-        return None if self._rehearsal is None else self._rehearsal.reliability()
+        return None if self._walked is None else self._walked.rehearsal.reliability()
 
     def sample(self, new: VotesOf | None = None) -> Sample:
         """Some items of the store; ``new``: with the votes the step is to be made of."""
@@ -173,20 +201,15 @@ class Prepared:
 
     def fit(self, sample: Sample | None = None) -> Fit:
         """As the steps rehearsed so far have it, and as hard as a sample of the store looks."""
-        if self._rehearsal is None:
+        if self._walked is None:
             return self.base.tempered(temperatures_of(self._context, self.models))
+        rehearsal, fits = self._walked.rehearsal, self._walked.fits
         if sample is None:
-            dependence = self._fits.whole.calibrated(self._rehearsal.calibrator)
+            dependence = fits.whole.calibrated(rehearsal.calibrator)
         else:
             who = [self.models.index(name) for name in sample.models]
-            dependence = self._rehearsal.adapted(self._fits, sample.votes, who)
+            dependence = rehearsal.adapted(fits, sample.votes, who)
         return self.base.dependent(dependence.kept(), self.models)
-
-
-def _given(known: T | None) -> T:
-    if known is None:
-        raise StoreError("Nothing is known of how the models err together.")
-    return known
 
 
 def keep_fit(context: Context, fit: Fit) -> None:
