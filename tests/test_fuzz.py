@@ -19,7 +19,7 @@ from posterity import Store, cli
 from posterity.cli.inspecting import write_table
 from tests.stores import World, contents, small_store
 
-CASES = int(os.environ.get("POSTERITY_FUZZ", "200"))
+CASES = int(os.environ.get("POSTERITY_FUZZ", "120"))
 
 value = st.one_of(
     st.none(),
