@@ -92,12 +92,16 @@ def test_rows_tell_what_the_labelled_set_says(recording: Recording) -> None:
     assert "checked" not in str(plain).split("accuracy in percent")[0]
 
 
-def test_what_beliefs_miss_is_added(recording: Recording) -> None:
-    """Over several splits the figure that was checked is nearer to the truth, or as near."""
+def test_what_beliefs_miss_is_added() -> None:
+    """Over several splits the figure that was checked is nearer to the truth.
+
+    With a few hundred labelled items it need not be: what they say is uncertain itself.
+    """
+    recording = synthetic_recording(items=6000, classes=8, models=5, missing=0.0, seed=1)
     rows = replay.run(recording, rules="max-belief", budgets="30%", seeds=6).rows
     bare = [row["expected_accuracy"] - row["accuracy"] for row in rows]
     checked = [row["checked_accuracy"] - row["accuracy"] for row in rows]
-    assert np.mean(np.square(checked)) < 1.2 * np.mean(np.square(bare))
+    assert np.mean(np.square(checked)) < np.mean(np.square(bare))
     held = [
         row["checked_accuracy_low"] < row["accuracy"] < row["checked_accuracy_high"] for row in rows
     ]
