@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
-.PHONY: help demo test lint bench bench-store bench-billion torture paper trust clean
+.PHONY: help demo test lint bench bench-store bench-billion torture paper trust beyond clean
 
 help:
 	@echo "make demo    keep real labels up to date as real detectors arrive"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-billion  a plan for 10^9 items, write docs/billion.md (30 GB of disk in TMPDIR)"
 	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files"
 	@echo "make trust   measure beliefs on recordings, write docs/beliefs-measured.md"
+	@echo "make beyond  measure promises, class shares and shift, write docs/beyond-measured.md"
 	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
 
 # A stamp is newer than what it was made from, or its packages are installed again.
@@ -76,6 +77,9 @@ torture: $(VENV)/.installed
 
 trust: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.trust --recordings "$(POSTERITY_RECORDINGS)"
+
+beyond: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.beyond --recordings "$(POSTERITY_RECORDINGS)"
 
 paper: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.paper --recordings "$(POSTERITY_RECORDINGS)"

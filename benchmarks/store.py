@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,55 @@ def measure_updates(folder: Path) -> dict[str, Any]:
     }
 
 
+KINDS: dict[str, tuple[dict[str, str], str]] = {
+    "plain beliefs": ({"beliefs": "plain"}, "cost-ratio:10"),
+    "defaults: dependent beliefs, selector `value`": ({}, "cost-ratio:10"),
+    "the same with a promise, `at-most:1%`": ({}, "at-most:1%"),
+    "the same with class shares, `--prior estimated`": ({"prior": "estimated"}, "cost-ratio:10"),
+}
+
+
+def measure_kinds(folder: Path) -> dict[str, Any]:
+    """A step of a store as each kind of beliefs and rule has it."""
+    classes, told = json.loads((folder / "classes.json").read_text()), {}
+    votes = folder / "new.parquet"
+    for at, (kind, (options, rule)) in enumerate(KINDS.items()):
+        stage = Stages()
+        store = Store.create(folder / f"store-{at}", classes=classes, **options)  # type: ignore[arg-type]
+        items = store.add(folder / "items.parquet")
+        register_models(store, folder, ("old", "new"))
+        stage("first update", partial(store.update, "old", votes=folder / "old.parquet"))
+        plan = stage("plan 10 %", partial(store.plan, "new", budget="10%", rule=rule))
+        stage("update 10 %", partial(store.update, "new", plan=plan.id, votes=votes))
+        told[kind] = {"items": items, "stages": stage.seconds, "peaks": stage.peaks}
+    return told
+
+
+def report_kinds(told: dict[str, Any]) -> str:
+    """The kinds side by side as Markdown."""
+    usual = told[list(KINDS)[1]]
+    stages = list(usual["stages"])
+    lines = ["| | " + " | ".join(stages) + " | plan and update, beside the defaults |"]
+    lines.append("|---|" + "---:|" * (len(stages) + 1))
+
+    def step(kind: dict[str, Any]) -> float:
+        return float(kind["stages"]["plan 10 %"] + kind["stages"]["update 10 %"])
+
+    for kind, measured in told.items():
+        cells = [f"{measured['stages'][name]:.1f} s" for name in stages]
+        lines.append(f"| {kind} | {' | '.join(cells)} | {step(measured) / step(usual):.2f} |")
+    peak = max(max(measured["peaks"].values()) for measured in told.values())
+    return f"""## Kinds of beliefs, {usual["items"]:,} items
+
+The same two models under other settings, one store after the other in one process, one run; what is
+above has plain beliefs. Whatever the number of items, dependent beliefs walk {LABELLED:,} labelled
+items through all steps, for a plan and again for its step where these are two commands; here they
+are one process. Peak memory of all: {peak:.2f} GiB.
+
+{chr(10).join(lines)}
+"""
+
+
 def bytes_of(folder: Path) -> int:
     """Of all Parquet files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
@@ -239,8 +289,8 @@ def report_updates(sizes: Sequence[dict[str, Any]]) -> str:
     table = "\n".join(lines)
     return f"""## An update of {largest["items"]:,} items
 
-{CLASSES} classes, {LABELLED:,} labelled items, votes from Parquet files with text ids; the first
-model labels everything, the second votes on 10 % ({largest["evaluations"]:,} items,
+{CLASSES} classes, {LABELLED:,} labelled items, plain beliefs, votes from Parquet files with text
+ids; the first model labels everything, the second votes on 10 % ({largest["evaluations"]:,} items,
 {largest["flips"]:,} flips). `update` includes reading the file of votes on all items, folding,
 deciding, committing and publishing labels. Seconds, and microseconds for each item of the store;
 each size in a process of its own, one run.
@@ -256,6 +306,7 @@ On disk, at the largest size: {largest["item_bytes"]:.1f} bytes an item,
 MEASURES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "import": measure_import,
     "updates": measure_updates,
+    "kinds": measure_kinds,
 }
 
 
@@ -279,6 +330,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, nargs="+", default=[10**6, 10**7, 10**8])
     parser.add_argument("--imports", type=int, default=10**7)
+    parser.add_argument("--kinds", type=int, default=10**7)
     parser.add_argument("--measure", choices=MEASURES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=Path("docs/store-performance.md"))
@@ -292,6 +344,9 @@ def main() -> None:
             write_inputs(Path(folder), items)
             sizes.append(run("updates", Path(folder)))
     with tempfile.TemporaryDirectory(prefix="posterity-bench-") as folder:
+        write_inputs(Path(folder), options.kinds)
+        kinds = run("kinds", Path(folder))
+    with tempfile.TemporaryDirectory(prefix="posterity-bench-") as folder:
         write_labelled(Path(folder))
         write_predictions(Path(folder), options.imports)
         imported = run("import", Path(folder))
@@ -301,6 +356,7 @@ Generated by `make bench-store` (`python -m benchmarks.store`); do not edit.
 Machine: {machine()}. A billion items: [docs/billion.md](billion.md).
 
 {report_updates(sizes)}
+{report_kinds(kinds)}
 {report_import(imported)}"""
     options.out.write_text(page, encoding="utf-8")
     print(page)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 Matrix = Sequence[Sequence[float]]
@@ -536,3 +537,20 @@ def find(ids: Sequence[Any], stored: Sequence[tuple[int, Any]]) -> list[int | No
 def repeated(ids: Sequence[Any]) -> list[Any]:
     """The ids that occur more than once, in the order of their first occurrence."""
     return [key for key in dict.fromkeys(ids) if list(ids).count(key) > 1]
+
+
+def promise_allows(labelled: int, items: int, rate: Fraction, doubt: Fraction) -> int | None:
+    """How many labelled items may break, by counting the ways; None: none at all is too many."""
+    most, found = math.floor(rate * items), None
+    for broken in range(labelled + 1):
+        breaking = broken + most + 1
+        if breaking > labelled + items:
+            return labelled
+        ways = sum(
+            math.comb(labelled, some) * math.comb(items, breaking - some)
+            for some in range(broken + 1)
+        )
+        if Fraction(ways, math.comb(labelled + items, breaking)) > doubt:
+            return found
+        found = broken
+    return found

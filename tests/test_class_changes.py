@@ -207,7 +207,7 @@ def test_files_that_are_no_prior(
     assert "prior" in err
     assert not (tmp_path / "store" / "posterity.json").exists()
     _, err = run(capsys, "init", tmp_path / "s", "--classes", "a,b", "--prior", "none", code=2)
-    assert "uniform, labelled, or a file of class weights" in err
+    assert "uniform, labelled, estimated, or a file of class weights" in err
 
 
 def test_a_labelled_prior_is_kept_with_each_step(tmp_path: Path, world: World) -> None:

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from posterity import Beliefs, Confusion, priors, rules
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.rules import (
+    Confirm,
     CostRatio,
     Evidence,
     MaxBelief,
     MaxBeliefMinEntropy,
     Oracle,
     Replace,
+    parse,
 )
 from tests import naive
 
@@ -215,3 +217,33 @@ def test_evidence_that_is_lacking_is_named(rule: Any, field: str) -> None:
     label = np.array([0], dtype=np.int32)
     with pytest.raises(InvalidParameter, match=f"'{rule}' needs '{field}'"):
         rule.decide(Evidence(label=label, vote=label))
+
+
+ODD = "New York, 100%=a+b"
+
+
+def test_some_labels_are_dearer() -> None:
+    rule = CostRatio(2, of={"dog": 50, ODD: 5})
+    assert parse(str(rule)) == rule
+    assert parse(f"{rule}+confirm") == Confirm(rule)
+    assert hash(parse(str(rule))) == hash(rule)
+    known = rules.among(rule, ["cat", "dog", ODD])
+    evidence = Evidence(
+        label=np.array([0, 1, 2, -1]),
+        vote=np.array([1, 0, 0, 1]),
+        best=np.array([1, 0, 0, 1]),
+        belief_best=np.full(4, 0.9),
+        belief_label=np.full(4, 0.1),
+    )
+    assert rules.decide(known, evidence).tolist() == [1, 1, 0, 1]
+    cheap = Evidence(**(vars(evidence) | {"belief_label": np.full(4, 0.01)}))
+    assert rules.decide(known, cheap).tolist() == [1, 0, 0, 1]
+    assert rules.among(Confirm(rule), ["cat", "dog", ODD]) == Confirm(known)
+    with pytest.raises(InvalidParameter, match="has to know the classes"):
+        rule.decide(evidence)
+    with pytest.raises(UnknownName, match="fox"):
+        rules.among(CostRatio(2, of={"fox": 3}), ["cat", "dog"])
+    with pytest.raises(InvalidParameter, match="above 0"):
+        CostRatio(2, of={"dog": 0})
+    with pytest.raises(InvalidParameter, match=r"as in of\.cat=50"):
+        parse("cost-ratio:2,of.cat=x")

@@ -758,3 +758,20 @@ def test_impossible_retentions_are_refused(tmp_path: Path, hours: float) -> None
     store = Store.create(tmp_path / "store", classes=NAMES)
     with pytest.raises(InvalidParameter, match="'hours'"):
         store.vacuum(hours=hours)
+
+
+def test_labels_of_some_classes_may_be_dearer(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "dear", classes=NAMES, beliefs="plain")
+    store.add({"id": ["a", "b"]})
+    for name, accuracy in (("old", 0.6), ("new", 0.9)):
+        store.register(Model(name, accuracy=accuracy))
+    store.update("old", votes={"id": ["a", "b"], "vote": [NAMES[0], NAMES[1]]})
+    rule = rules.CostRatio(2, of={NAMES[1]: 1000})
+    votes = {"id": ["a", "b"], "vote": [NAMES[2], NAMES[2]]}
+    store.update("new", votes=votes, budget="100%", rule=rule)
+    assert store.labels().column("label").to_pylist() == [NAMES[2], NAMES[1]]
+    assert f"of.{NAMES[1]}=1000" in (store.log()[-1].rule or "")
+    assert "asks for more than 1000 times" in str(store.explain("b"))
+    assert store.check() == []
+    with pytest.raises(UnknownName, match="nobody"):
+        store.plan("new", rule="cost-ratio:2,of.nobody=3")

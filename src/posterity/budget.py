@@ -8,6 +8,7 @@ from fractions import Fraction
 from numbers import Integral, Real
 
 from posterity.errors import InvalidParameter
+from posterity.specs import plain_share, read_share
 
 _ALLOWED = "a count ≥ 0 (100), a fraction from 0 to 1 (0.1) or a percentage from 0% to 100% ('10%')"
 
@@ -73,8 +74,7 @@ class Budget:
     def __str__(self) -> str:
         if self.fraction is None:
             return str(self.count)
-        percentage = f"{self.fraction * 100:g}%"
-        return percentage if _read(percentage) == self.fraction else repr(self.fraction)
+        return plain_share(self.fraction)
 
 
 FULL = Budget(fraction=1.0)
@@ -84,8 +84,6 @@ FULL = Budget(fraction=1.0)
 def _read(text: str) -> float | int | str:
     stripped = text.strip()
     try:
-        if stripped.endswith("%"):
-            return float(stripped[:-1]) / 100
-        return int(stripped) if stripped.lstrip("+-").isdigit() else float(stripped)
+        return int(stripped) if stripped.lstrip("+-").isdigit() else read_share(stripped)
     except ValueError:
         return text

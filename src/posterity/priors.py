@@ -13,6 +13,10 @@ from posterity.errors import InvalidData, InvalidParameter
 from posterity.pairs import read_pairs
 from posterity.votes import as_array, check_classes, check_codes
 
+UNIFORM, LABELLED, ESTIMATED = "uniform", "labelled", "estimated"
+NAMES = (UNIFORM, LABELLED, ESTIMATED)
+"""Estimated: from the target's votes, see ``prevalence``."""
+
 LOG_ZERO = -1e300
 """Stands for log 0: finite, so that 0·log 0 is 0 and not NaN, yet no evidence can reach it."""
 
@@ -66,7 +70,7 @@ def read(path: Path, classes: Sequence[object]) -> Floats:
 def read_weights(path: Path, classes: Sequence[object]) -> list[float]:
     """Weights from a file as they are written there."""
     if not path.is_file():
-        allowed = "uniform, labelled, or a file of class weights"
+        allowed = f"{', '.join(NAMES)}, or a file of class weights"
         raise InvalidParameter.of("prior", allowed, str(path))
     expected = "a JSON object {class: weight}, or CSV lines class,weight, no header"
     told = read_pairs(path, "prior", expected=expected)
@@ -88,7 +92,7 @@ def read_weights(path: Path, classes: Sequence[object]) -> list[float]:
 
 def weights_of(prior: ArrayLike | str | Path | None, names: Sequence[object]) -> list[float] | None:
     """The weights a user gave, or a file of them; None where the prior is known by a name."""
-    if prior is None or (isinstance(prior, str) and prior in ("uniform", "labelled")):
+    if prior is None or (isinstance(prior, str) and prior in NAMES):
         return None
     if isinstance(prior, (str, Path)):
         return read_weights(Path(prior), names)
@@ -101,3 +105,10 @@ def log(prior: Floats) -> Floats:
     """Log p(y=k), with ``LOG_ZERO`` where p is 0."""
     ruled_out = prior == 0
     return np.where(ruled_out, LOG_ZERO, np.log(np.where(ruled_out, 1.0, prior)))
+
+
+def kind_of(prior: object, weights: list[float] | None) -> str | None:
+    """What a store remembers of how its prior was given; None: uniform."""
+    if isinstance(prior, str) and prior in (LABELLED, ESTIMATED):
+        return prior
+    return None if weights is None else "given"

@@ -7,24 +7,24 @@ they learnt from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from posterity import difficulty, fitting, metrics, temperatures
+from posterity import difficulty, fitting, metrics, prevalence, promises, temperatures
 from posterity._arrays import Codes, Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
 from posterity.difficulty import Tilt
-from posterity.expectations import Estimate, forecast
 from posterity.likeness import Seen
 from posterity.products import Votes
+from posterity.rehearsed import Adaptation, Rehearsed
 from posterity.reliability import Reliability
-from posterity.rules import Rule, cost_of
+from posterity.rules import AtMost, MaxBelief, Rule, cost_of
 from posterity.selectors import Selector
 from posterity.shards import Decision, Shard, choose, settle, update
 from posterity.temperatures import Temperature
@@ -33,6 +33,7 @@ from posterity.votes import MISSING, SoftVotes
 
 LEAST = 20
 """Fewer labelled items than this say nothing."""
+TINY = 1e-300
 FRESH = 10.0
 """How hard the calibrator of fresh votes is drawn to that of all histories; in items."""
 
@@ -85,6 +86,17 @@ class Readings:
         return cls(temperatures.fit(soft, truth, classes=classes), (first, second))
 
 
+@dataclass(frozen=True)
+class Target:
+    """The items a step is about to be made on."""
+
+    items: int
+    chosen_by: Callable[[], Dependence]
+    """What they are believed by when they are chosen."""
+    believed_by: Callable[[], Dependence]
+    """What they will be believed by when it is decided, with the calibrator of the step."""
+
+
 class Rehearsal:
     """The labelled items carried along as if they were stored: chosen, voted on and decided.
 
@@ -100,6 +112,8 @@ class Rehearsal:
         self._rows = [np.flatnonzero(np.arange(len(truth)) % 2 == side) for side in (0, 1)]
         self._shards = [Shard(prior, len(rows), [rule], dependent=True) for rows in self._rows]
         self._steps: list[tuple[Half, Half]] = []
+        self._cast = [shard.dependent.cast for shard in self._shards]
+        """The votes on each half, those of the step at hand included."""
         self._best = [np.full(len(rows), MISSING, dtype=np.int32) for rows in self._rows]
         self._belief_best = [np.zeros(len(rows)) for rows in self._rows]
 
@@ -114,13 +128,18 @@ class Rehearsal:
         budget: Budget,
         number: int,
         last: bool = False,
+        target: Target | None = None,
     ) -> Rehearsed:
         """One step of a model (its place among those fitted) with its votes on all labelled items.
 
         Afterwards the calibrator is that of the new histories. ``last``: pending flips are made.
+        ``target``: what a rule may promise something about.
         """
         cast = votes.hard if isinstance(votes, SoftVotes) else votes
-        chosen = self._choose(fits, cast, model, selector, rule, budget, number)
+        asked = (cast, model, selector, rule, budget, number)
+        chosen = self._choose([fit.calibrated(self.calibrator) for fit in fits.halves], *asked)
+        promise = target if isinstance(rule, AtMost) and rule.ratio is None else None
+        as_target = None if promise is None else self._choose([promise.chosen_by()] * 2, *asked)
         histories = []
         for shard, own, fit, rows in zip(
             self._shards, self._rows, fits.halves, chosen, strict=True
@@ -129,6 +148,12 @@ class Rehearsal:
             history = beliefs.with_votes(votes[own[rows]], rows, model)
             histories.append((fit, history, self._truth[own], rows))
         self.calibrator = _calibrator(histories)
+        self._cast = [history for _, history, _, _ in histories]
+        if promise is not None and as_target is not None and isinstance(rule, AtMost):
+            halves_own = [fit.calibrated(self.calibrator) for fit in fits.halves]
+            tried = [(halves_own, chosen), ([promise.believed_by()] * 2, as_target)]
+            margins = self._margins(tried, votes, model)
+            rule = promises.keep(rule, margins, labelled=len(self._truth), items=promise.items)
         fixed = broken = right_before = right_after = 0
         halves = []
         for side, (shard, own, fit, rows) in enumerate(
@@ -166,22 +191,64 @@ class Rehearsal:
             broken=broken,
             dispersion=trust.dispersion,
             trust=trust,
+            ratio=rule.ratio if isinstance(rule, AtMost) else None,
         )
+
+    def _margins(
+        self,
+        tried: Sequence[tuple[Sequence[Dependence], Sequence[Rows]]],
+        votes: Codes | SoftVotes,
+        model: int,
+    ) -> Floats:
+        """How much more the new label is believed, of right labels a step could break.
+
+        ``tried``: what each half is believed by, and the rows chosen in it; the highest margin of
+        an item counts. What the other half taught is not enough: items with the same votes have
+        the same score and the same margin, and a fit that differs a little would choose others, or
+        lift all of them over the ratio at once. So the labelled items are also taken just as the
+        target's are.
+        """
+        found = [np.zeros(0)]
+        for side, (shard, own) in enumerate(zip(self._shards, self._rows, strict=True)):
+            truth, margins = self._truth[own], np.zeros(len(own))
+            for known, chosen in tried:
+                rows = chosen[side]
+                if not len(rows):
+                    continue
+                trial = deepcopy(shard)
+                trial.labels[0].rule = MaxBelief()
+                for made in update(trial, rows, votes[own[rows]], known[side], model=model):
+                    broken = made.flipped & (made.before == truth[made.rows])
+                    margin = made.belief_after[broken] / made.belief_before[broken].clip(TINY)
+                    at = made.rows[broken]
+                    # Flips that were pending are made whatever the new rule says.
+                    margin = np.where(np.isin(at, rows), margin, np.inf)
+                    margins[at] = np.maximum(margins[at], margin)
+            found.append(margins[margins > 0])
+        return np.concatenate(found)
 
     def tilts(self, fits: Fits) -> list[Tilt]:
         """How hard the labelled items look from their votes so far; each half to the other."""
         found = []
-        for shard, fit in zip(self._shards, fits.halves, strict=True):
-            votes, known = shard.dependent.cast, fit.calibrated(self.calibrator)
+        for votes, fit in zip(self._cast, fits.halves, strict=True):
+            known = fit.calibrated(self.calibrator)
             looked_at = votes[difficulty.evenly(len(votes))]
             found.append(difficulty.tilt_of(known, looked_at, range(votes.hard.shape[1])))
         return found
 
-    def adapted(self, fits: Fits, sample: Votes, who: Sequence[int]) -> Dependence:
-        """What a target is believed by: calibrated, and as hard as a sample of its votes looks."""
+    def adapted(
+        self, fits: Fits, sample: Votes, who: Sequence[int], *, follow: bool = False
+    ) -> tuple[Dependence, Adaptation]:
+        """What a target is believed by: calibrated, and as hard as a sample of its votes looks.
+
+        ``follow``: with classes as frequent as these votes tell.
+        """
         known = fits.whole.calibrated(self.calibrator)
-        target = difficulty.tilt_of(known, sample, who)
-        return difficulty.tilted(known, difficulty.difference(target, self.tilts(fits)))
+        if follow:
+            known = prevalence.followed(known, sample, who)
+        tilt = difficulty.difference(difficulty.tilt_of(known, sample, who), self.tilts(fits))
+        moved = prevalence.apart(known.prior, fits.whole.prior)
+        return difficulty.tilted(known, tilt), Adaptation(tilt, moved)
 
     def reliability(self) -> tuple[Reliability, Reliability]:
         """Of the labels, and of the most believed classes, as each item's last vote left them."""
@@ -193,7 +260,7 @@ class Rehearsal:
 
     def _choose(
         self,
-        fits: Fits,
+        known: Sequence[Dependence],
         votes: Codes,
         model: int,
         selector: Selector,
@@ -215,12 +282,12 @@ class Rehearsal:
         own = round(evaluations * first / max(1, first + second))
         found = []
         for shard, fit, may, share in zip(
-            self._shards, fits.halves, eligible, (own, evaluations - own), strict=True
+            self._shards, known, eligible, (own, evaluations - own), strict=True
         ):
             value = partial(
                 shard.dependent.value,
                 shard.labels[0].label,
-                fit=fit.calibrated(self.calibrator),
+                fit=fit,
                 model=model,
                 ratio=cost_of(rule),
             )
@@ -247,43 +314,6 @@ def _calibrator(histories: Sequence[tuple[Dependence, Votes, Codes, Rows]]) -> F
     start = fitting.calibrate(everything, range(models), np.array(PLAIN_CALIBRATOR))
     fresh = [(fit, votes[rows], truth[rows]) for fit, votes, truth, rows in histories]
     return fitting.calibrate(fresh, range(models), start, drawn=FRESH)
-
-
-@dataclass(frozen=True)
-class Rehearsed:
-    """The last step on the labelled set, both halves together."""
-
-    items: int
-    evaluations: int
-    accuracy_before: float
-    accuracy_after: float
-    fixed: int
-    broken: int
-    dispersion: float = 1.0
-    """How much more these vary than if each item was on its own."""
-    trust: Trust | None = None
-    """What all steps so far say of beliefs, where these are dependent."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return {name: value for name, value in vars(self).items() if name != "trust"}
-
-    def net(self, items: int) -> Estimate:
-        """Corrections less new errors that so many items can expect."""
-        return forecast(
-            self.fixed,
-            self.broken,
-            labelled=self.items,
-            items=items,
-            dispersion=self.dispersion,
-        )
-
-    def __str__(self) -> str:
-        return (
-            f"on {self.items:,} labelled items the same would fix {self.fixed} and break "
-            f"{self.broken}: accuracy {100 * self.accuracy_before:.1f} % → "
-            f"{100 * self.accuracy_after:.1f} %"
-        )
 
 
 @dataclass(frozen=True)

@@ -3,82 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
+from urllib.parse import quote, unquote
 
 import numpy as np
 
-from posterity._arrays import ArrayLike, Codes, Floats, Rows
-from posterity.beliefs import Beliefs
-from posterity.dense import DenseBeliefs
-from posterity.dependent import DependentBeliefs
+from posterity._arrays import Codes, Floats
 from posterity.errors import InvalidParameter, UnknownName
-from posterity.specs import Spec, plain_number
-from posterity.votes import MISSING, as_array, check_codes, check_same_length
+from posterity.evidence import Evidence as Evidence
+from posterity.evidence import given
+from posterity.specs import Spec, plain_number, plain_share, read_share
+from posterity.votes import MISSING, check_same_length
 
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What a rule may look at: the items with a new vote in this step.
-
-    Only what the rule at hand uses needs to be given.
-    """
-
-    label: Codes
-    """l, the stored label before the step."""
-    vote: Codes
-    """The new vote."""
-    best: Codes | None = None
-    """k̂, the most believed class."""
-    belief_best: Floats | None = None
-    """p(k̂)."""
-    belief_label: Floats | None = None
-    """p(l)."""
-    entropy: Floats | None = None
-    entropy_before: Floats | None = None
-    """The entropy before the new vote was folded."""
-    majority: Codes | None = None
-    """The most frequent vote so far, the new one included."""
-    truth: Codes | None = None
-    """Replay only: never known at run time."""
-
-    @classmethod
-    def of(
-        cls,
-        beliefs: Beliefs | DenseBeliefs | DependentBeliefs,
-        *,
-        label: ArrayLike,
-        vote: ArrayLike,
-        entropy_before: Floats | None = None,
-        rows: Rows | None = None,
-        majority: Codes | None = None,
-        truth: Codes | None = None,
-        belief_label: Floats | None = None,
-    ) -> Evidence:
-        """What beliefs say about stored labels, after the new votes were folded into them."""
-        stored = check_codes(label, beliefs.classes, "label")
-        best = beliefs.most_believed(rows, stored=stored)
-        return cls(
-            label=stored,
-            vote=check_codes(vote, beliefs.classes, "vote"),
-            best=best,
-            belief_best=beliefs.of_best(rows),
-            belief_label=beliefs.of(stored, rows) if belief_label is None else belief_label,
-            entropy=beliefs.entropy(rows),
-            entropy_before=entropy_before,
-            majority=majority,
-            truth=truth,
-        )
-
-    def __post_init__(self) -> None:
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        arrays = {name: as_array(value, name) for name, value in given.items()}
-        check_same_length(**{name: len(array) for name, array in arrays.items()})
-        for name, array in arrays.items():
-            object.__setattr__(self, name, array)
+PROMISED = 10.0
+"""What a negative flip is taken to cost where a rule only promises that they are few."""
 
 
 @runtime_checkable
@@ -107,7 +48,7 @@ class MajorityVote:
 
     def decide(self, evidence: Evidence) -> Codes:
         """See ``votes.majority``."""
-        return _given(self, "majority", evidence.majority)
+        return given(self, "majority", evidence.majority)
 
     def __str__(self) -> str:
         return "majority-vote"
@@ -119,7 +60,7 @@ class MaxBelief:
 
     def decide(self, evidence: Evidence) -> Codes:
         """l^t = k̂."""
-        return _given(self, "best", evidence.best)
+        return given(self, "best", evidence.best)
 
     def __str__(self) -> str:
         return "max-belief"
@@ -131,9 +72,9 @@ class MaxBeliefMinEntropy:
 
     def decide(self, evidence: Evidence) -> Codes:
         """l^t = k̂ if S^t < S^{t−1}, else l."""
-        after = _given(self, "entropy", evidence.entropy)
-        fell = after < _given(self, "entropy_before", evidence.entropy_before)
-        return np.where(fell, _given(self, "best", evidence.best), evidence.label)
+        after = given(self, "entropy", evidence.entropy)
+        fell = after < given(self, "entropy_before", evidence.entropy_before)
+        return np.where(fell, given(self, "best", evidence.best), evidence.label)
 
     def __str__(self) -> str:
         return "max-belief-min-entropy"
@@ -144,7 +85,8 @@ class CostRatio:
     """CR: change only if a negative flip, costing c times a positive one, is unlikely enough.
 
     The most believed class k̂ ≠ l is taken iff p(k̂) − c·p(l) − c₀·(1 − p(k̂) − p(l)) > 0, with
-    c₀ the cost of a neutral flip; for c₀ = 0 that is the paper's p(k̂)/p(l) > c.
+    c₀ the cost of a neutral flip; for c₀ = 0 that is the paper's p(k̂)/p(l) > c. Labels of some
+    classes may be dearer: ``of`` names their own c.
 
     >>> evidence = Evidence(
     ...     label=np.array([0, 0]), vote=np.array([1, 1]), best=np.array([1, 1]),
@@ -156,24 +98,81 @@ class CostRatio:
 
     ratio: float
     neutral: float = 0.0
+    of: Mapping[str, float] = field(default_factory=dict)
+    """The ratio of some classes, by name: what it costs to break a label of theirs."""
+    by_code: tuple[float, ...] = field(default=(), compare=False, repr=False)
+    """The same for every class, once it is known which there are; see ``among``."""
 
     def __post_init__(self) -> None:
-        if not (_is_finite(self.ratio) and self.ratio > 0):
-            raise InvalidParameter.of("cost ratio", "a finite number above 0", self.ratio)
+        object.__setattr__(
+            self, "of", {str(name): self.of[name] for name in sorted(self.of, key=str)}
+        )
+        for ratio in (self.ratio, *self.of.values()):
+            if not (_is_finite(ratio) and ratio > 0):
+                raise InvalidParameter.of("cost ratio", "a finite number above 0", ratio)
         if not (_is_finite(self.neutral) and self.neutral >= 0):
             raise InvalidParameter.of("neutral", "a finite number ≥ 0", self.neutral)
 
     def decide(self, evidence: Evidence) -> Codes:
         """The comparison is with the stored label's belief, not with the previous best."""
-        best = _given(self, "best", evidence.best)
-        gain = _given(self, "belief_best", evidence.belief_best)
-        loss = _given(self, "belief_label", evidence.belief_label)
-        worth = gain - self.ratio * loss - self.neutral * (1 - gain - loss) > 0
+        best = given(self, "best", evidence.best)
+        gain = given(self, "belief_best", evidence.belief_best)
+        loss = given(self, "belief_label", evidence.belief_label)
+        worth = gain - self.of_labels(evidence.label) * loss - self.neutral * (1 - gain - loss) > 0
         return np.where((best != evidence.label) & worth, best, evidence.label)
+
+    def of_labels(self, labels: Codes) -> Floats | float:
+        """The cost ratio of each label."""
+        if not self.of:
+            return self.ratio
+        if not self.by_code:
+            raise InvalidParameter(f"The rule '{self}' has to know the classes; see rules.among.")
+        return np.array([*self.by_code, self.ratio])[labels]  # −1: no label, the last one
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
     def __str__(self) -> str:
         neutral = f",neutral={plain_number(self.neutral)}" if self.neutral else ""
-        return f"cost-ratio:{plain_number(self.ratio)}{neutral}"
+        # Names may hold anything; escaped, they are read again.
+        own = "".join(
+            f",of.{quote(name, safe='')}={plain_number(ratio)}" for name, ratio in self.of.items()
+        )
+        return f"cost-ratio:{plain_number(self.ratio)}{neutral}{own}"
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A promise: a step breaks at most this share of all items, with this confidence.
+
+    The cost ratio that keeps it is found on the labelled set when a step is made; see ``promises``.
+
+    >>> str(AtMost(0.002))
+    'at-most:0.2%,confidence=0.9'
+    """
+
+    rate: float
+    confidence: float = 0.9
+    ratio: float | None = None
+    """As a step has found it: from then on the rule is that of a cost ratio."""
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "confidence"):
+            share = getattr(self, name)
+            if not (_is_finite(share) and 0 < share < 1):
+                allowed = "above 0 and below 1, as in at-most:0.2%,confidence=0.9"
+                raise InvalidParameter.of(name, allowed, share)
+        if self.ratio is not None and not (_is_finite(self.ratio) and self.ratio >= 1):
+            raise InvalidParameter.of("ratio", "a finite number of at least 1", self.ratio)
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """As the cost ratio has it."""
+        return CostRatio(given(self, "ratio", self.ratio)).decide(evidence)
+
+    def __str__(self) -> str:
+        ratio = "" if self.ratio is None else f",ratio={plain_number(self.ratio)}"
+        confidence = plain_number(self.confidence)
+        return f"at-most:{plain_share(self.rate)},confidence={confidence}{ratio}"
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ class Oracle:
 
     def decide(self, evidence: Evidence) -> Codes:
         """Bounds what any rule could do with these votes."""
-        truth = _given(self, "truth", evidence.truth)
+        truth = given(self, "truth", evidence.truth)
         positive = (evidence.label != truth) & (evidence.vote == truth)
         return np.where(positive, evidence.vote, evidence.label)
 
@@ -209,6 +208,11 @@ class Confirm:
                 "could tell it nothing.",
                 hint="Put it on another rule, as in max-belief+confirm.",
             )
+        if isinstance(self.rule, AtMost):
+            raise InvalidParameter(
+                f"The rule '{self.rule}' takes no '+confirm': it promises what one step does, and "
+                "flips that wait are made by another."
+            )
 
     def decide(self, evidence: Evidence) -> Codes:
         """The label the inner rule wants; whether it has to wait is told by ``proposals``."""
@@ -216,6 +220,28 @@ class Confirm:
 
     def __str__(self) -> str:
         return f"{self.rule}+confirm"
+
+
+def among(rule: Rule, classes: Sequence[object]) -> Rule:
+    """The rule where these are the classes; refuses one that names others.
+
+    >>> rule = among(CostRatio(2, of={"dog": 50}), ["cat", "dog"])
+    >>> evidence = Evidence(
+    ...     label=np.array([0, 1]), vote=np.array([1, 0]), best=np.array([1, 0]),
+    ...     belief_best=np.array([0.9, 0.9]), belief_label=np.array([0.1, 0.1]),
+    ... )
+    >>> rule.decide(evidence)
+    array([1, 1])
+    """
+    if isinstance(rule, Confirm):
+        return Confirm(among(rule.rule, classes))
+    if not isinstance(rule, CostRatio) or not rule.of:
+        return rule
+    names = [str(name) for name in classes]
+    for name in rule.of:
+        if name not in names:
+            raise UnknownName.among("class", name, names)
+    return replace(rule, by_code=tuple(rule.of.get(name, rule.ratio) for name in names))
 
 
 def inner(rule: Rule) -> Rule:
@@ -230,15 +256,18 @@ _PLAIN: dict[str, type[Replace | MajorityVote | MaxBelief | MaxBeliefMinEntropy 
     "max-belief-min-entropy": MaxBeliefMinEntropy,
     "oracle": Oracle,
 }
-NAMES = (*_PLAIN, "cost-ratio")
+NAMES = (*_PLAIN, "cost-ratio", "at-most")
 MODIFIERS = ("confirm",)
+OF = "of."
 
 
 def parse(text: str | Rule) -> Rule:
     """The rule a name stands for.
 
     >>> parse("cost-ratio:10,neutral=0.5")
-    CostRatio(ratio=10.0, neutral=0.5)
+    CostRatio(ratio=10.0, neutral=0.5, of={})
+    >>> parse("cost-ratio:10,of.cat=50").of
+    {'cat': 50.0}
     >>> parse("max-belief+confirm")
     Confirm(rule=MaxBelief())
     """
@@ -259,9 +288,12 @@ def _unmodified(spec: Spec, text: str) -> Rule:
     if spec.name in _PLAIN:
         spec.refuse_extras("rule", modifiers=True)
         return _PLAIN[spec.name]()
+    if spec.name == "at-most":
+        return _promise(spec, text)
     if spec.name != "cost-ratio":
         raise UnknownName.among("rule", spec.name, NAMES)
-    spec.refuse_extras("rule", value=True, options=("neutral",), modifiers=True)
+    own = [key for key in spec.options if key.startswith(OF)]
+    spec.refuse_extras("rule", value=True, options=("neutral", *own), modifiers=True)
     allowed = "cost-ratio:C with a number C above 0, as in cost-ratio:10"
     if spec.value is None:
         raise InvalidParameter.of("rule", allowed, text)
@@ -269,7 +301,32 @@ def _unmodified(spec: Spec, text: str) -> Rule:
     neutral = spec.number(
         "rule", spec.options.get("neutral", "0"), "neutral=C0 with a number C0 ≥ 0"
     )
-    return CostRatio(ratio, neutral)
+    wanted = "of.CLASS=C with a number C above 0, as in of.cat=50"
+    dearer = {
+        unquote(key.removeprefix(OF)): spec.number("rule", spec.options[key], wanted) for key in own
+    }
+    return CostRatio(ratio, neutral, dearer)
+
+
+def _promise(spec: Spec, text: str) -> AtMost:
+    spec.refuse_extras("rule", value=True, options=("confidence", "ratio"), modifiers=True)
+    allowed = "at-most:SHARE[,confidence=P], as in at-most:0.2%,confidence=0.9"
+    try:
+        rate = read_share(spec.value or "")
+    except ValueError:
+        raise InvalidParameter.of("rule", allowed, text) from None
+    told = {key: spec.number("rule", value, allowed) for key, value in spec.options.items()}
+    return AtMost(rate, **told)
+
+
+def refuse_ratio(rule: Rule) -> None:
+    """What keeps a promise is found, and not given."""
+    if isinstance(rule, AtMost) and rule.ratio is not None:
+        raise InvalidParameter(
+            f"The rule '{rule}' finds its ratio by itself, on the labelled set.",
+            hint=f"Leave it out, or take cost-ratio:{plain_number(rule.ratio)}, which promises "
+            "nothing.",
+        )
 
 
 def decide(rule: Rule, evidence: Evidence) -> Codes:
@@ -291,14 +348,10 @@ def cost_of(rule: Rule) -> float:
     (10.0, 1.0)
     """
     inner = rule.rule if isinstance(rule, Confirm) else rule
+    if isinstance(inner, AtMost):
+        return PROMISED  # whatever ratio keeps it: that is found among the items this one chooses
     return float(inner.ratio) if isinstance(inner, CostRatio) else 1.0
 
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _given(rule: object, field: str, value: _T | None) -> _T:
-    if value is None:
-        raise InvalidParameter(f"The rule '{rule}' needs '{field}' in its evidence.")
-    return value

@@ -95,6 +95,22 @@ def plain_number(value: float) -> str:
     return short if float(short) == value else repr(float(value))
 
 
+def plain_share(value: float) -> str:
+    """A share as a percentage, unless that would change it.
+
+    >>> plain_share(0.15), plain_share(0.002)
+    ('15%', '0.2%')
+    """
+    percentage = f"{value * 100:g}%"
+    return percentage if read_share(percentage) == value else repr(value)
+
+
+def read_share(text: str) -> float:
+    """A share as a number or as a percentage; a ``ValueError`` if it is neither."""
+    stripped = text.strip()
+    return float(stripped[:-1]) / 100 if stripped.endswith("%") else float(stripped)
+
+
 def split_list(text: str) -> list[str]:
     """Split a comma-separated list of specs, keeping ``key=value`` with the spec before it.
 

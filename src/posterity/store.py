@@ -9,14 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from posterity import checks, priors
+from posterity import checks, priors, rules
 from posterity._arrays import ArrayLike
 from posterity.budget import Budget
 from posterity.classes import Classes
 from posterity.confusion import estimate
 from posterity.engine import (
     compacting,
+    comparing,
     evaluating,
+    explaining,
     extending,
     importing,
     learning,
@@ -42,7 +44,6 @@ from posterity.engine.steps import Header
 from posterity.errors import InvalidParameter, StoreError, UnknownName
 from posterity.models import Loaded, Model, Predict, load_predict
 from posterity.rules import Rule
-from posterity.rules import parse as parse_rule
 from posterity.selectors import Selector
 from posterity.tables.files import open_files
 from posterity.tables.layout import DESCRIPTION, SHARD_ROWS, Description, Layout
@@ -74,7 +75,8 @@ class Store:
         """Make an empty store at a folder or an object-store URI.
 
         ``beliefs``: ``"dependent"`` or ``"plain"``, which estimates confusions as ``confusion``
-        says; ``prior``: ``"uniform"``, ``"labelled"``, one weight a class, or a file of them.
+        says; ``prior``: ``"uniform"``, ``"labelled"``, ``"estimated"`` (from the items' votes,
+        where beliefs are dependent), one weight a class, or a file of them.
         """
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
@@ -93,7 +95,7 @@ class Store:
             shard_rows=shard_rows,
             beliefs=kind,
             confusion=confusion,
-            prior=_kind_of_prior(prior, weights),
+            prior=priors.kind_of(prior, weights),
             classes=len(known),
         )
         # Last, so that a store whose creation was interrupted is not taken for one.
@@ -114,14 +116,11 @@ class Store:
     @property
     def id_type(self) -> type | None:
         """``str`` or ``int``; None while there are no items."""
-        items = self._context().items
-        if items is None:
-            return None
-        return int if pa.types.is_integer(items.table.schema.field("id").type) else str
+        kind = self._context().id_kind
+        return None if kind is None else int if pa.types.is_integer(kind) else str
 
     def __len__(self) -> int:
-        context = self._context()
-        return context.rows - len(context.removed)
+        return self._context().there
 
     def add(self, items: Any, *, id: str = "id") -> int:  # noqa: A002 the user's word
         """Add items: a table, file, folder, glob or object-store URI, or several; says how many."""
@@ -151,7 +150,7 @@ class Store:
             predictions.sources_of(votes, soft),
             id_column=id,
             payload=payload,
-            rule=str(parse_rule(rule)),
+            rule=str(rules.parse(rule)),
             options=self.options,
             dry_run=dry_run,
             progress=progress,
@@ -200,6 +199,17 @@ class Store:
             return Plan("", request, context.head, context.rows, RowSet(0), 0, {}, None, note=note)
         planning.save_plan(context, plan)
         return plan
+
+    def compare(
+        self,
+        models: Sequence[str],
+        money: float,
+        *,
+        selector: Selector | str | None = None,
+        rule: Rule | str = planning.DEFAULT_RULE,
+    ) -> list[comparing.Choice]:
+        """What the same money would bring with each of some models, the best first."""
+        return comparing.compare(self._context(), models, money, selector=selector, rule=rule)
 
     def planned_items(self, plan: Plan) -> pa.Table:
         """The items of a plan with their payload, for evaluation elsewhere."""
@@ -279,8 +289,7 @@ class Store:
             return done.with_note(note).after_learning(asked)
         if learning.is_labelled(plan):  # asked twice
             return updating.nothing(request, str(registered(context, request.model)))
-        made = updating.step_of(context, plan)
-        if made is not None:
+        if (made := updating.step_of(context, plan)) is not None:
             return made
         kept = planning.load_plan(context, plan)
         if kept is None:
@@ -350,6 +359,10 @@ class Store:
         """What happened to one item: a row per step that touched it."""
         return reading.history(self._context(), id)
 
+    def explain(self, id: str | int) -> explaining.Explanation:  # noqa: A002 the user's word
+        """Why an item's label moved or did not, and what would change it; print it."""
+        return explaining.explain(self._context(), id)
+
     def log(self) -> list[Header]:
         """The steps, in order."""
         return self._context().headers
@@ -383,12 +396,5 @@ class Store:
         return checks.check(self._context())
 
     def __repr__(self) -> str:
-        told = self.status()
-        where = Path(self.path).name if "://" not in self.path else self.path
+        told, where = self.status(), self.path if "://" in self.path else Path(self.path).name
         return f"Store({where}: {told['items']:,} items, step {told['step']})"
-
-
-def _kind_of_prior(prior: object, weights: list[float] | None) -> str | None:
-    if isinstance(prior, str) and prior == "labelled":
-        return "labelled"
-    return None if weights is None else "given"

@@ -45,10 +45,12 @@ def cli() -> None:
 for command in (
     *(bringing.init_command, bringing.classes_command, bringing.add_command),
     *(bringing.import_command, bringing.model_command, changing.remove_command),
-    *(changing.plan_command, changing.update_command, changing.revert_command),
+    *(changing.plan_command, changing.compare_command),
+    *(changing.update_command, changing.revert_command),
     *(changing.settle_command, changing.compact_command, changing.vacuum_command),
     *(inspecting.status_command, inspecting.log_command, inspecting.flips_command),
     *(inspecting.labels_command, inspecting.history_command, inspecting.check_command),
+    inspecting.explain_command,
     inspecting.reliability_command,
     *(demo_command, replay_command),
 ):

@@ -72,8 +72,9 @@ def _with_model_options(command: Any) -> Any:
     "--prior",
     default="uniform",
     show_default=True,
-    metavar="uniform|labelled|FILE",
-    help="What is believed before any vote; FILE: class weights.",
+    metavar="uniform|labelled|estimated|FILE",
+    help="What is believed before any vote; estimated: class shares as the items' votes tell; "
+    "FILE: class weights.",
 )
 @click.option("--shard-rows", type=int, help="Rows a shard. [default: about 4 million]")
 @as_json_option

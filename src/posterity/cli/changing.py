@@ -1,4 +1,4 @@
-"""Commands that change a store: remove, plan, update, revert, settle, compact, vacuum."""
+"""Commands that change a store, or would: remove, plan, compare, update, revert, settle, …"""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ import click
 import pyarrow as pa
 
 from posterity.cli.inspecting import read_id
-from posterity.cli.output import as_json_option, print_json, progress_bar, store_argument
+from posterity.cli.output import (
+    as_json_option,
+    plain_table,
+    print_json,
+    progress_bar,
+    show,
+    store_argument,
+)
 from posterity.engine.compacting import RETENTION_HOURS
 from posterity.engine.evaluating import BATCH, MAX_ERRORS
 from posterity.engine.planning import DEFAULT_RULE
@@ -83,6 +90,37 @@ def plan_command(store: str, model: str, out: str | None, as_json: bool, **step:
         print_json(plan.to_dict())
     else:
         click.echo(str(plan) + (f"\nitems in {out}" if out else ""))
+
+
+@click.command("compare", short_help="Which model to spend the same money on.")
+@store_argument
+@click.argument("models", nargs=-1, required=True)
+@click.option("--money", type=float, required=True, help="What may be spent, as --cost is given.")
+@click.option("--rule", default=DEFAULT_RULE, show_default=True, help="As of `plan`.")
+@click.option("--selector", help="As of `plan`.")
+@as_json_option
+def compare_command(
+    store: str,
+    models: tuple[str, ...],
+    money: float,
+    rule: str,
+    selector: str | None,
+    as_json: bool,
+) -> None:
+    """What the same money would bring with each of MODELS: a cheap one on many items, or a dear
+    one on few. Nothing is spent.
+
+    Each has to be registered with what an evaluation costs (`model --cost`). The labelled items go
+    through the step each model would make; net corrections are corrections less new errors.
+
+    \b
+      posterity compare photos vit-l clip-large --money 250
+    """
+    found = Store(store).compare(models, money, rule=rule, selector=selector)
+    if as_json:
+        print_json({"choices": [choice.to_dict() for choice in found]})
+    else:
+        show(plain_table([choice.to_row() for choice in found]))
 
 
 def _write_items(parts: Iterator[pa.Table], path: Path) -> None:

@@ -165,6 +165,25 @@ def history_command(store: str, item: str, as_json: bool) -> None:
         show(plain_table(told) if told else "nobody has voted on this item yet")
 
 
+@click.command("explain", short_help="Why an item has its label.")
+@store_argument
+@click.argument("item")
+@as_json_option
+def explain_command(store: str, item: str, as_json: bool) -> None:
+    """Why the label of ITEM moved or did not, in words: every vote and what it says, what each
+    step compared, and which vote of a model that has not voted yet would change it.
+
+    Of each vote is told how many times as likely it makes the label beside its strongest rival.
+    `history` shows the same item as bare numbers.
+    """
+    held = Store(store)
+    told = held.explain(read_id(item, held.id_type))
+    if as_json:
+        print_json(told.to_dict())
+    else:
+        click.echo(str(told))
+
+
 @click.command("reliability", short_help="How far beliefs can be trusted.")
 @store_argument
 @click.option("--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf.")

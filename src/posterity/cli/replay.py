@@ -61,7 +61,8 @@ from posterity.specs import split_list
     show_default=True,
     metavar="LIST",
     help="replace, majority-vote, max-belief, max-belief-min-entropy,"
-    " cost-ratio:C[,neutral=C0], oracle; any but oracle with +confirm: a flip waits for the item's"
+    " cost-ratio:C[,neutral=C0][,of.CLASS=C1], at-most:SHARE[,confidence=P] (a promise, see"
+    " docs/beyond.md), oracle; any but the last two with +confirm: a flip waits for the item's"
     " next vote, and is made without one by a step that does not select the item, or at the end.",
 )
 @click.option(
@@ -83,7 +84,8 @@ from posterity.specs import split_list
     default="uniform",
     show_default=True,
     metavar="P",
-    help="uniform, labelled (class frequencies), or a JSON or CSV file of class weights.",
+    help="uniform, labelled (class frequencies), estimated (from the target's votes), or a JSON or"
+    " CSV file of class weights.",
 )
 @click.option(
     "--order",

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from posterity import priors
+from posterity import prevalence, priors, rules
 from posterity._arrays import among, distinct
 from posterity.classes import Classes
 from posterity.engine.fits import PLAIN, SPARSE, Fit, Registered
@@ -79,6 +79,11 @@ class Context:
         """How many rows were ever given; rows are dense and never used twice."""
         return 0 if self.items is None else self.items.fence(NEXT_ROW) or 0
 
+    @property
+    def there(self) -> int:
+        """How many items there are."""
+        return self.rows - len(self.removed)
+
     @cached_property
     def removed(self) -> Tombstones:
         """Which rows are tombstones."""
@@ -119,6 +124,10 @@ class Context:
         ]
         listed.sort(key=lambda model: (model.arrival, model.settings["revision"]))
         return {model.name: model for model in listed}
+
+    def rule(self, text: str) -> rules.Rule:
+        """A rule by its name, where these are the classes."""
+        return rules.among(rules.parse(text), self.classes.names)
 
     def fit(self, arriving: str | None = None) -> Fit:
         """What plain beliefs are formed with now, when this model arrives."""
@@ -177,20 +186,22 @@ class Context:
         kept = self.description.prior
         if kept is None:
             return None
-        if kept == "labelled":
-            return self._labelled_prior(arriving)
+        if kept in (priors.LABELLED, priors.ESTIMATED):
+            return self._labelled_prior(arriving, kept)
         weights = kept if isinstance(kept, list) else []
         return tuple(
             row["weight"] if row["weight"] is not None else weights[row["code"]]
             for row in self.class_rows
         )
 
-    def _labelled_prior(self, arriving: str | None) -> tuple[float, ...]:
+    def _labelled_prior(self, arriving: str | None, kind: str) -> tuple[float, ...]:
         """The class frequencies of the arriving model's labelled items, or of the last one's."""
         newest = sorted(self.models.values(), key=lambda model: -model.arrival)
         for model in sorted(newest, key=lambda model: model.name != arriving):
             truths = model.count_table(len(self.classes)).sum(axis=0)
             if truths.sum():
+                if kind == priors.ESTIMATED:  # before there is a target to estimate it from
+                    return tuple(prevalence.of_labelled(truths).tolist())
                 truth = np.repeat(np.arange(len(truths)), truths)
                 return tuple(priors.labelled(truth, classes=self.classes).tolist())
         raise InvalidData(

@@ -176,11 +176,16 @@ def most_believed(
     """The most believed classes of each item and the beliefs in them, highest first."""
     codes, beliefs = [], []
     for block in _blocks(items, None):
-        believed = _believed(fit, steps, votes, block).probabilities()
+        believed = all_beliefs(fit, steps, [cast[block] for cast in votes], len(block))
         best = np.argsort(-believed, axis=1, kind="stable")[:, :top]
         codes.append(best.astype(np.int32))
         beliefs.append(np.take_along_axis(believed, best, axis=1))
     return np.concatenate(codes), np.concatenate(beliefs)
+
+
+def all_beliefs(fit: Fit, steps: Sequence[Part], votes: Sequence[Cast], items: int) -> Floats:
+    """(n, K): what is believed of every class of some items."""
+    return _believed(fit, steps, votes, np.arange(items)).probabilities()
 
 
 def _believed(

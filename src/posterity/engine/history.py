@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from posterity._arrays import Codes, Floats, Mask, Rows
@@ -92,7 +93,22 @@ class ShardHistory:
     @classmethod
     def read(cls, ledger: Snapshot, shard: int, start: int, items: int) -> ShardHistory:
         """From the ledger's files."""
-        table = ledger.read(COLUMNS, shard)
+        return cls.of(ledger.read(COLUMNS, shard), start, items)
+
+    @classmethod
+    def of_row(cls, ledger: Snapshot, shard: int, row: int) -> ShardHistory:
+        """Of one row, from the few parts of files that may hold it."""
+        parts = [
+            part.filter(pc.equal(part.column("row"), row))
+            for file in ledger.files_of(shard)
+            for part in ledger.row_groups(file, COLUMNS, row=row)
+        ]
+        empty = ledger.table.schema.empty_table().select(COLUMNS)
+        return cls.of(pa.concat_tables([empty, *parts]).sort_by("step"), row, 1)
+
+    @classmethod
+    def of(cls, table: pa.Table, start: int, items: int) -> ShardHistory:
+        """From rows of the ledger."""
         step = table.column("step").to_numpy()
         vote, label = (
             table.column(name).fill_null(MISSING).to_numpy() for name in ("vote", "label")

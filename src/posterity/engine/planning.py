@@ -26,8 +26,9 @@ from posterity.engine.surveys import Survey
 from posterity.errors import InvalidParameter, StoreError
 from posterity.expectations import Estimate
 from posterity.products import Votes
-from posterity.rehearsal import Part, Rehearsed, rehearse
-from posterity.rules import Oracle, Rule, cost_of
+from posterity.rehearsal import Part, rehearse
+from posterity.rehearsed import Rehearsed
+from posterity.rules import Oracle, Rule, cost_of, refuse_ratio
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Entropy, Selector, Value
 from posterity.selectors import parse as parse_selector
@@ -71,6 +72,7 @@ class Request:
         parsed = parse_rule(rule)
         if isinstance(parsed, Oracle):
             raise InvalidParameter("The rule 'oracle' knows the truth; it is for replay only.")
+        refuse_ratio(parsed)
         spending = None if budget is None else str(Budget.of(budget))
         picked = parse_selector(selector)
         # Kept by name, because every step is decided again from what the store says of it.
@@ -199,8 +201,9 @@ def make_plan(
     prepared, selector = Prepared(context, request.model), parse_selector(request.selector)
     # Only what a vote could change depends on what is believed: entropies are kept.
     valued = prepared.dependent and isinstance(selector, Value)
-    sample = prepared.sample() if valued else None
-    known, ratio = prepared.fit(sample), cost_of(parse_rule(request.rule))
+    known, ratio = prepared.fit(), cost_of(context.rule(request.rule))
+    if valued:
+        known, _ = prepared.adapted(prepared.sample())
 
     def value(votes: Votes, models: Sequence[str], labels: Codes) -> Floats:
         return known.dependence.value(
@@ -231,10 +234,10 @@ def make_plan(
     unit = model.settings["cost"]
     waiting = [rows[start + left.rows] for _, start, left in each_pending(context)]
     names = ["no label yet", *(str(name) for name in context.classes)]
-    rehearsed = _rehearsed(context, request, prepared, len(rows) / max(1, context.rows))
-    there = context.rows - len(context.removed)
+    told_by = rehearsed(context, request, prepared, len(rows) / max(1, context.rows))
+    there = context.there
     # While nothing is labelled there is nothing to correct.
-    net = rehearsed.net(there) if rehearsed is not None and live_updates(context.headers) else None
+    net = told_by.net(there) if told_by is not None and live_updates(context.headers) else None
     return Plan(
         id=f"{request.digest}-{told.hexdigest()[:8]}",
         request=request,
@@ -248,7 +251,7 @@ def make_plan(
             if counts[at]
         },
         cost=None if unit is None else unit * len(rows),
-        rehearsed=None if rehearsed is None else rehearsed.to_dict(),
+        rehearsed=None if told_by is None else told_by.to_dict(),
         forecast=None if net is None else net.to_dict(),
         beliefs=known.beliefs,
         pending=sum(len(again) for again in waiting),
@@ -262,13 +265,14 @@ def failed_rows(context: Context, model: str) -> list[int]:
     return sorted({row for step in live if step.model == model for row in step.failed})
 
 
-def _rehearsed(
+def rehearsed(
     context: Context, request: Request, prepared: Prepared, share: float
 ) -> Rehearsed | None:
     """What the step did on the labelled set, with the beliefs it will decide with."""
+    rule = context.rule(request.rule)
     if not prepared.dependent:
+        prepared.refuse_promise(rule)
         return _rehearse(context, request, share)
-    rule = parse_rule(request.rule)
     selector = parse_selector(request.selector)
     return prepared.rehearse(selector, rule, share, last=True)
 
@@ -285,11 +289,11 @@ def _rehearse(context: Context, request: Request, share: float) -> Rehearsed | N
             names.index(header.model or ""),
             header.report["evaluations"] / max(1, header.items),
             _without_value(parse_selector(header.selector or "")),
-            parse_rule(header.rule or ""),
+            context.rule(header.rule or ""),
         )
         for header in live
     ]
-    planned = _without_value(parse_selector(request.selector)), parse_rule(request.rule)
+    planned = _without_value(parse_selector(request.selector)), context.rule(request.rule)
     parts.append(Part(names.index(request.model), share, *planned))
     return rehearse(
         labelled.truth,

@@ -18,7 +18,7 @@ from posterity.engine.items import find_rows, id_array
 from posterity.engine.pending import count_pending
 from posterity.engine.reports import expected_accuracy
 from posterity.engine.runs import Progress, unfinished
-from posterity.engine.steps import REVERT, SETTLE, Header, live_updates, masked
+from posterity.engine.steps import live_updates, masked, reason
 from posterity.errors import InvalidParameter
 from posterity.votes import MISSING
 
@@ -129,7 +129,7 @@ def _changes(
     names = pa.array(context.classes.names)
     # Steps are numbered from 0 without gaps, so that a step is the place of its reason; those of
     # changes without a vote follow.
-    told = [_reason(header, voted=voted) for voted in (True, False) for header in context.headers]
+    told = [reason(header, voted=voted) for voted in (True, False) for header in context.headers]
     reasons = pa.array(told, pa.string())
     places = step + np.where(voted, 0, len(context.headers))
     given = pa.array(rows[keep])
@@ -149,17 +149,6 @@ def _changes(
 
 def _joined(context: Context, parts: Iterator[pa.Table]) -> pa.Table:
     return pa.concat_tables([changes_schema(context).empty_table(), *parts])
-
-
-def _reason(header: Header, *, voted: bool) -> str:
-    """Why a step changes labels, in a form that does not change."""
-    if header.kind == REVERT:
-        return f"revert of step {header.reverts}"
-    if header.kind == SETTLE:
-        return "pending flip, settled"
-    if not voted:
-        return f"pending flip, no vote of {header.model}"
-    return f"vote of {header.model} under {header.rule}"
 
 
 def history(context: Context, item: str | int) -> list[dict[str, Any]]:
@@ -189,6 +178,7 @@ def history(context: Context, item: str | int) -> list[dict[str, Any]]:
                 "belief": found["belief"],
                 "entropy": found["entropy"],
                 "counts": header.step not in undone,
+                "reason": reason(header, voted=found["vote"] is not None),
             }
         )
     return told
@@ -261,7 +251,7 @@ def status(context: Context, path: str) -> dict[str, Any]:
         expected = expected_accuracy(told)  # of labels that are all still there
     return {
         "path": path,
-        "items": context.rows - len(context.removed),
+        "items": context.there,
         "classes": len(context.classes),
         "models": list(context.models),
         "step": context.head,

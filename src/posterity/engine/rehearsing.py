@@ -14,17 +14,19 @@ import numpy as np
 
 from posterity._arrays import Codes
 from posterity.budget import Budget
+from posterity.dependence import Dependence
 from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, Fit
 from posterity.engine.registering import labelled_rows
 from posterity.engine.samples import Sample, VotesOf
 from posterity.engine.steps import live_updates
 from posterity.engine.tempering import temperatures_of
-from posterity.errors import StoreError
-from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal, Rehearsed
+from posterity.errors import InvalidParameter, StoreError
+from posterity.priors import ESTIMATED
+from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal, Target
+from posterity.rehearsed import Adaptation, Rehearsed
 from posterity.reliability import Reliability
-from posterity.rules import MaxBelief, Rule
-from posterity.rules import parse as parse_rule
+from posterity.rules import AtMost, MaxBelief, Rule
 from posterity.selectors import Selector
 from posterity.selectors import parse as parse_selector
 from posterity.tables import softvotes
@@ -98,11 +100,11 @@ class Walked:
         readings = [Readings.of(soft, truth, len(prior)) for soft in labelled.soft]
         fits = Fits.of(labelled.votes, truth, prior, readings)
         live = live_updates(context.headers)
-        first = parse_rule(live[0].rule or "") if live else MaxBelief()
+        first = context.rule(live[0].rule or "") if live else MaxBelief()
         walked = cls(models, labelled, fits, Rehearsal(truth, prior, first, watched=watched))
         for number, header in enumerate(live):
             share = header.report["evaluations"] / max(1, header.items)
-            selector, rule = parse_selector(header.selector or ""), parse_rule(header.rule or "")
+            selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
             walked.step(header.model or "", selector, rule, share, number)
         return walked
 
@@ -115,6 +117,7 @@ class Walked:
         number: int,
         *,
         last: bool = False,
+        target: Target | None = None,
     ) -> Rehearsed:
         """One more step; see ``Rehearsal.step``."""
         place = self.models.index(model)
@@ -129,6 +132,7 @@ class Walked:
             budget=Budget.of(round(min(1.0, share) * len(self.labelled.truth))),
             number=number,
             last=last,
+            target=target,
         )
 
     def copy(self) -> Walked:
@@ -176,20 +180,44 @@ class Prepared:
         return self._walked is not None
 
     def rehearse(
-        self, selector: Selector, rule: Rule, share: float, *, last: bool = False
+        self,
+        selector: Selector,
+        rule: Rule,
+        share: float,
+        *,
+        sample: Sample | None = None,
+        last: bool = False,
     ) -> Rehearsed:
         """The step itself; afterwards the fit is the one it decides with.
 
-        ``last``: what it proposes is judged as if it were made.
+        ``sample``: of the store with the step's votes; ``last``: what the step proposes is judged
+        as if it were made.
         """
         model, number = self.models[self.model], len(self._live)
-        return self._known.step(model, selector, rule, share, number, last=last)
+
+        def chosen_by() -> Dependence:
+            return self.adapted(self.sample())[0].dependence
+
+        def believed_by() -> Dependence:
+            return chosen_by() if sample is None else self.adapted(sample)[0].dependence
+
+        target = Target(self._context.there, chosen_by, believed_by)
+        return self._known.step(model, selector, rule, share, number, last=last, target=target)
 
     @property
     def _known(self) -> Walked:
         if self._walked is None:
             raise StoreError("Nothing is known of how the models err together.")
         return self._walked
+
+    def refuse_promise(self, rule: Rule) -> None:
+        """A promise is kept by what the labelled set went through, or not at all."""
+        if isinstance(rule, AtMost):
+            raise InvalidParameter(
+                f"The rule '{rule}' needs dependent beliefs: labelled votes with ids, of all "
+                f"models on the same items, at least {LEAST}.",
+                hint="Register them, or choose a cost ratio yourself.",
+            )
 
     def reliability(self) -> tuple[Reliability, Reliability] | None:
         """Of the labels and of the most believed classes after the steps so far."""
@@ -199,17 +227,23 @@ class Prepared:
         """Some items of the store; ``new``: with the votes the step is to be made of."""
         return Sample.of(self._context, self._live, self.models[self.model], new)
 
-    def fit(self, sample: Sample | None = None) -> Fit:
-        """As the steps rehearsed so far have it, and as hard as a sample of the store looks."""
+    def fit(self) -> Fit:
+        """As the steps rehearsed so far have it."""
         if self._walked is None:
             return self.base.tempered(temperatures_of(self._context, self.models))
-        rehearsal, fits = self._walked.rehearsal, self._walked.fits
-        if sample is None:
-            dependence = fits.whole.calibrated(rehearsal.calibrator)
-        else:
-            who = [self.models.index(name) for name in sample.models]
-            dependence = rehearsal.adapted(fits, sample.votes, who)
+        dependence = self._walked.fits.whole.calibrated(self._walked.rehearsal.calibrator)
         return self.base.dependent(dependence.kept(), self.models)
+
+    def adapted(self, sample: Sample) -> tuple[Fit, Adaptation]:
+        """The same, as hard as a sample of the store looks; and how much that changed."""
+        who = [self.models.index(name) for name in sample.models]
+        dependence, changed = self._known.rehearsal.adapted(
+            self._known.fits,
+            sample.votes,
+            who,
+            follow=self._context.description.prior == ESTIMATED,
+        )
+        return self.base.dependent(dependence.kept(), self.models), changed
 
 
 def keep_fit(context: Context, fit: Fit) -> None:

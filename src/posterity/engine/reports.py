@@ -49,6 +49,8 @@ class Report:
     """Between the items and the labelled set; see ``likeness``."""
     held: dict[str, int] | None = None
     """Beliefs in all labels after it, summed up, for the next step to go on from."""
+    adapted: dict[str, float] | None = None
+    """By how much beliefs were adapted to the items; see ``rehearsal.Adaptation``."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""

@@ -110,3 +110,14 @@ def last_step(ledger: Snapshot, file: DataFile) -> int | None:
     """The last step a file of the ledger has rows of: its name says so, or its statistics."""
     named = re.search(r"(?:^|/)step-([0-9]+)-[0-9a-f]+\.parquet$", file.path)
     return int(named[1]) if named else ledger.highest(file, "step")
+
+
+def reason(header: Header, *, voted: bool) -> str:
+    """Why a step changes labels, with a vote or without, in a form that does not change."""
+    if header.kind == REVERT:
+        return f"revert of step {header.reverts}"
+    if header.kind == SETTLE:
+        return "pending flip, settled"
+    if not voted:
+        return f"pending flip, no vote of {header.model}"
+    return f"vote of {header.model} under {header.rule}"

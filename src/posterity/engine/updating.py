@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,8 @@ from posterity.engine.steps import UPDATE, Header, live_updates, masked
 from posterity.engine.totals import total_of
 from posterity.errors import CommitConflict, StoreError
 from posterity.likeness import Difference, Seen, warning
-from posterity.rules import Rule
-from posterity.rules import parse as parse_rule
+from posterity.rehearsed import Adaptation
+from posterity.rules import AtMost, Rule
 from posterity.selectors import parse as parse_selector
 from posterity.tables import softvotes
 from posterity.tables.delta import DataFile
@@ -149,8 +149,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     kept, errors = run.kept(), run.errors()
     failing = set(errors)
     step, live = context.head + 1, live_updates(context.headers)
-    rule = parse_rule(plan.request.rule)
-    fit, trust, drift, told = _fit_of(context, plan, kept, rule)
+    fit, rule, trust, drift, told, changed = _fit_of(context, plan, kept)
     note = "\n".join(part for part in (note, told) if part)
     own = Part(plan.request.model, rule, fit)
     steps = [*parts_of(context, live), own]
@@ -225,6 +224,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         expected=Expected.by(trust, total.sums.drifted(drift), tally).to_dict(),
         differences=[one.to_dict() for one in differences],
         held=total.to_dict(),
+        adapted=changed.to_dict(),
     )
     header = Header(
         step=step,
@@ -237,7 +237,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         failed=failed,
         pending=waiting,
         software=__version__,
-        **asdict(plan.request),
+        **(asdict(plan.request) | {"rule": str(rule)}),
     )
     keep_fit(context, fit)
     commit_step(context, header, files)
@@ -245,19 +245,25 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
 
 
 def _fit_of(
-    context: Context, plan: Plan, kept: KeptVotes, rule: Rule
-) -> tuple[Fit, Trust | None, float, str]:
+    context: Context, plan: Plan, kept: KeptVotes
+) -> tuple[Fit, Rule, Trust | None, float, str, Adaptation]:
     """What the step is decided with, how far that can be trusted, its drift, and what to tell."""
-    prepared = Prepared(context, plan.request.model)
+    prepared, rule = Prepared(context, plan.request.model), context.rule(plan.request.rule)
     if not prepared.dependent:
-        return prepared.fit(), None, 0.0, prepared.why_plain
+        prepared.refuse_promise(rule)
+        return prepared.fit(), rule, None, 0.0, prepared.why_plain, Adaptation()
     # Of the votes there are, as the header will count them, not of those planned.
     cast = sum(len(kept.rows_of(shard)) for shard, _, _ in context.shards)
     share = cast / max(1, plan.items)
-    trust = prepared.rehearse(parse_selector(plan.request.selector), rule, share).trust
-    sample = prepared.sample(kept.of)
-    fit = prepared.fit(sample)
-    return fit, trust, sample.drift(fit), prepared.why_plain
+    sample, told = prepared.sample(kept.of), ""
+    selector = parse_selector(plan.request.selector)
+    rehearsed = prepared.rehearse(selector, rule, share, sample=sample)
+    fit, changed = prepared.adapted(sample)
+    if isinstance(rule, AtMost):
+        told = f"A cost ratio of {rehearsed.ratio:g} keeps the promise '{rule}'."
+        rule = replace(rule, ratio=rehearsed.ratio)
+    told = "\n".join(part for part in (told, str(changed)) if part)
+    return fit, rule, rehearsed.trust, sample.drift(fit), told, changed
 
 
 def _differences(live: Sequence[Header], trust: Trust | None, seen: Seen) -> list[Difference]:
@@ -326,7 +332,7 @@ def write_rows(
 def parts_of(context: Context, headers: Sequence[Header]) -> list[Part]:
     """How each of these updates folds and decides, with the fit it recorded."""
     return [
-        Part(header.model or "", parse_rule(header.rule or ""), context.fit_of(header))
+        Part(header.model or "", context.rule(header.rule or ""), context.fit_of(header))
         for header in headers
     ]
 

@@ -13,6 +13,7 @@ from posterity._arrays import Floats
 from posterity.budget import Budget
 from posterity.confusion import estimate
 from posterity.errors import InvalidParameter, UnknownName
+from posterity.priors import ESTIMATED
 from posterity.replay.recording import Recording, load
 from posterity.replay.results import Results
 from posterity.replay.scores import Scores
@@ -25,7 +26,7 @@ from posterity.replay.split import (
     take_apart,
 )
 from posterity.replay.walk import Fitted, fit, fit_temperatures, walk, walk_dependent
-from posterity.rules import Rule
+from posterity.rules import AtMost, Rule, among, refuse_ratio
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Selector, Value
 from posterity.selectors import parse as parse_selector
@@ -81,6 +82,11 @@ def run(
         beliefs = PLAIN if confusion is not None else DEPENDENT
     _among("kind of beliefs", beliefs, BELIEFS)
     _among("kind of votes", votes, VOTES)
+    if isinstance(prior, str) and prior == ESTIMATED and beliefs != DEPENDENT:
+        raise InvalidParameter(
+            "The prior 'estimated' needs dependent beliefs.",
+            hint="Choose the beliefs 'dependent', or another prior.",
+        )
     check_order(order)
     dependent = beliefs == DEPENDENT
     if dependent and confusion is not None:
@@ -99,12 +105,20 @@ def run(
         )
     spending = _read_each("budgets", budgets, Budget.of)
     deciding = _read_each("rules", rules, parse_rule)
+    for read in deciding.values():
+        refuse_ratio(read)
+        if isinstance(read, AtMost) and not dependent:
+            raise InvalidParameter(
+                f"The rule '{read}' needs dependent beliefs, rehearsed on the labelled set.",
+                hint="Choose the beliefs 'dependent', or another rule.",
+            )
     first = read_seed(seed, "seed")
     if type(seeds) is not int or not 1 <= seeds <= MOST_SEED - first + 1:
         raise InvalidParameter.of("seeds", "at least 1", seeds)
     replayed = load(recording)
     if models is not None:
         replayed = replayed.pick(_listed_models(models))
+    deciding = {name: among(rule, replayed.classes) for name, rule in deciding.items()}
     taken_from = None if source is None else load(source, "source")
     if taken_from is not None and split is not None:
         raise InvalidParameter(
@@ -129,7 +143,10 @@ def run(
         confusions = {kind: fit(parts.labelled, kind) for kind in kinds if kind is not None}
         calibrated = votes == CALIBRATED and not dependent
         readings = fit_temperatures(parts.labelled) if calibrated else []
-        fitted = Fitted(parts.labelled, weights, soft=votes != HARD) if dependent else None
+        fitted = None
+        if dependent:
+            follow = isinstance(prior, str) and prior == ESTIMATED
+            fitted = Fitted(parts.labelled, weights, soft=votes != HARD, follow=follow)
         for kind, (choice, by), budget, named in grid:
             scores, clock = Scores(parts.target.truth, len(named)), time.perf_counter()
             if fitted is not None:

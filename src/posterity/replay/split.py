@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posterity import priors
+from posterity import prevalence, priors
 from posterity._arrays import Floats
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.replay.recording import Recording
@@ -105,12 +105,17 @@ def arrange(labelled: Recording, order: str) -> Sequence[str]:
 
 
 def read_prior(given: str | Floats, labelled: Recording) -> Floats:
-    """The prior over classes: ``uniform``, ``labelled``, weights, or a file of weights."""
+    """The prior over classes: by its name, weights, or a file of weights.
+
+    An estimated one is that of the labelled set until there are votes to estimate it from.
+    """
     classes = len(labelled.classes)
     if not isinstance(given, str):
         return priors.given(given, classes=classes)
-    if given == "uniform":
+    if given == priors.UNIFORM:
         return priors.uniform(classes)
-    if given == "labelled":
+    if given == priors.LABELLED:
         return priors.labelled(labelled.truth, classes=classes)
+    if given == priors.ESTIMATED:
+        return prevalence.of_labelled(np.bincount(labelled.truth, minlength=classes))
     return priors.read(Path(given), labelled.classes)

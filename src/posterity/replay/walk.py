@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -18,9 +18,10 @@ from posterity.errors import InvalidData
 from posterity.expectations import Sums
 from posterity.likeness import Seen
 from posterity.products import Votes
-from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal, Rehearsed
+from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal, Target
+from posterity.rehearsed import Rehearsed
 from posterity.replay.recording import Recording
-from posterity.rules import Rule, cost_of
+from posterity.rules import AtMost, Rule, cost_of
 from posterity.selectors import Selector
 from posterity.temperatures import Temperature
 from posterity.votes import MISSING, SoftVotes
@@ -90,7 +91,10 @@ def walk(
 class Fitted:
     """What dependent beliefs learn from a labelled set as models arrive; each fit is made once."""
 
-    def __init__(self, labelled: Recording, prior: Floats, *, soft: bool = False) -> None:
+    def __init__(
+        self, labelled: Recording, prior: Floats, *, soft: bool = False, follow: bool = False
+    ) -> None:
+        """``follow``: the prior is to follow the target's votes."""
         for model, cast in zip(labelled.models, labelled.votes, strict=True):
             if not (cast != MISSING).any():
                 raise InvalidData(f"The model '{model}' has no vote on the labelled set.")
@@ -99,7 +103,7 @@ class Fitted:
                 f"Dependent beliefs need at least {LEAST} labelled items; got {len(labelled)}.",
                 hint="Use more of them, or plain beliefs.",
             )
-        self.labelled, self.prior = labelled, prior
+        self.labelled, self.prior, self.follow = labelled, prior, follow
         self._votes = np.ascontiguousarray(labelled.votes.T.astype(np.int32))
         self._fits: dict[int, Fits] = {}
         self.soft = [labelled.soft_votes(at) for at in range(len(labelled.models))] if soft else []
@@ -137,7 +141,7 @@ def walk_dependent(
     labels, beliefs, ratio = shard.labels[0], shard.dependent, cost_of(rule)
     for number, model in enumerate(target.models):
         fits, last = fitted.after(number), number + 1 == len(target.models)
-        known = _adapted(fits, rehearsal, beliefs.cast if adapt else None)
+        known = _adapted(fits, rehearsal, beliefs.cast if adapt else None, fitted.follow)
         share = FULL if number == 0 else budget
         rows = shards.choose(
             shard,
@@ -148,6 +152,10 @@ def walk_dependent(
             seed=seed,
             value=partial(beliefs.value, labels.label, fit=known, model=number, ratio=ratio),
         )
+        cast = target.votes[number, rows].astype(np.int32)
+        new = target.soft_votes(number)[rows] if fitted.soft else cast
+        votes = beliefs.with_votes(new, rows, number) if adapt else None
+        believed_by = partial(_adapted, fits, rehearsal, votes, fitted.follow)
         rehearsed = rehearsal.step(
             fits,
             fitted.soft[number] if fitted.soft else labelled.votes[number],
@@ -157,12 +165,12 @@ def walk_dependent(
             budget=share if share.count is None else Budget.of(min(1.0, share.share(len(target)))),
             number=number,
             last=last,
+            target=Target(len(target), partial(_same, known), believed_by),
         )
-        cast = target.votes[number, rows].astype(np.int32)
+        if isinstance(rule, AtMost):
+            labels.rule = replace(rule, ratio=rehearsed.ratio)
         seen = Seen.of(labels.label[rows], labels.belief[rows], cast, len(prior))
-        new = target.soft_votes(number)[rows] if fitted.soft else cast
-        votes = beliefs.with_votes(new, rows, number)
-        known = _adapted(fits, rehearsal, votes if adapt else None)
+        known = believed_by()
         decisions = shards.update(shard, rows, new, known, truth=target.truth[rows])
         if last:
             outstanding = shards.settle(shard)
@@ -173,12 +181,17 @@ def walk_dependent(
         yield Step(number, model, rows, decisions, shard, rehearsed, seen, drift)
 
 
-def _adapted(fits: Fits, rehearsal: Rehearsal, votes: Votes | None) -> Dependence:
+def _same(known: Dependence) -> Dependence:
+    return known
+
+
+def _adapted(fits: Fits, rehearsal: Rehearsal, votes: Votes | None, follow: bool) -> Dependence:
     """What the target is believed by, from its votes so far; as the labelled set without them."""
     if votes is None:
         return fits.whole.calibrated(rehearsal.calibrator)
     sample = votes[difficulty.evenly(len(votes))]
-    return rehearsal.adapted(fits, sample, range(votes.hard.shape[1]))
+    known, _ = rehearsal.adapted(fits, sample, range(votes.hard.shape[1]), follow=follow)
+    return known
 
 
 def fit(labelled: Recording, estimator: str) -> list[Confusion]:

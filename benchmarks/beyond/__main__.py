@@ -1,0 +1,61 @@
+"""Replay recordings, keep the rows as Parquet, and write docs/beyond-measured.md."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.beyond import promises, shares, shift
+from benchmarks.beyond.page import write_page
+from posterity.replay import Results
+
+PARTS = ("promises", "shares", "shift")
+
+
+def jobs(part: str, recordings: Path, splits: int) -> Iterator[tuple[str, Callable[[], Results]]]:
+    """What to keep the rows as, and how to make them."""
+    if part == "promises":
+        for name in promises.SEQUENCES:
+            yield f"promises-{name}", partial(promises.measure, recordings, name, splits)
+    if part == "shares":
+        yield "shares", partial(_together, recordings)
+    if part == "shift":
+        for name in shift.PAIRS:
+            for at, kind in enumerate(shift.KINDS):
+                yield f"shift-{name}-{at}", partial(shift.measure, recordings, name, kind)
+
+
+def _together(recordings: Path) -> Results:
+    found = Results()
+    for seed in range(1, shares.SEEDS + 1):
+        found.extend(shares.measure(recordings, seed))
+    return found
+
+
+def main() -> None:
+    """See ``--help``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--recordings", type=Path, required=True, help="folder of .npz recordings")
+    parser.add_argument("--splits", type=int, default=promises.SPLITS, help="of a promise")
+    parser.add_argument("--rows", type=Path, default=Path("build/beyond"), help="where rows are")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
+    parser.add_argument("--only", default="", help="only rows whose name has this in it")
+    parser.add_argument("--redraw", action="store_true", help="write the page from kept rows")
+    options = parser.parse_args()
+    options.rows.mkdir(parents=True, exist_ok=True)
+    for part in () if options.redraw else options.parts:
+        for name, make in jobs(part, options.recordings, options.splits):
+            if options.only in name:
+                started = time.perf_counter()
+                make().write(options.rows / f"{name}.parquet")
+                print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
+    write_page(options.rows, options.docs)
+    print(f"wrote {options.docs / 'beyond-measured.md'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Comparing: which model to spend the same money on, as rehearsed on the labelled set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from posterity.engine.context import Context
+from posterity.engine.planning import DEFAULT_SELECTOR, NO_REHEARSAL, Request, rehearsed
+from posterity.engine.rehearsing import Prepared
+from posterity.engine.reports import shown
+from posterity.engine.steps import live_updates
+from posterity.errors import InvalidData, InvalidParameter
+from posterity.expectations import Estimate
+from posterity.rehearsed import Rehearsed
+from posterity.rules import Rule
+from posterity.selectors import Selector
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What some money would bring if it were spent on one model."""
+
+    model: str
+    unit: float
+    """What an evaluation costs."""
+    evaluations: int
+    share: float
+    """Of all items."""
+    cost: float
+    rehearsed: Rehearsed
+    net: Estimate
+    """Corrections less new errors that all items can expect."""
+
+    @property
+    def each(self) -> float | None:
+        """What a net correction costs; None where none is expected."""
+        return self.cost / self.net.value if self.net.value > 0 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {
+            "model": self.model,
+            "evaluations": self.evaluations,
+            "share": self.share,
+            "cost": self.cost,
+            "net_corrections": self.net.to_dict(),
+            "cost_each": self.each,
+            "rehearsed": self.rehearsed.to_dict(),
+        }
+
+    def to_row(self) -> dict[str, Any]:
+        """As a table shows it."""
+        return {
+            "model": self.model,
+            "evaluations": f"{self.evaluations:,}",
+            "of all items": f"{100 * self.share:.3g} %",
+            "cost": self.cost,
+            "net corrections": shown(self.net),
+            "cost each": self.each,
+        }
+
+
+def compare(
+    context: Context,
+    models: Sequence[str],
+    money: float,
+    *,
+    selector: Selector | str | None,
+    rule: Rule | str,
+) -> list[Choice]:
+    """The models by what they would bring for the money, the best first.
+
+    Nothing is spent, and no item is scored.
+    """
+    if not (isinstance(money, (int, float)) and math.isfinite(money) and money > 0):
+        raise InvalidParameter.of("money", "a finite number above 0", money)
+    live = live_updates(context.headers)
+    if not live:
+        raise InvalidData("There is no label yet that a model could correct.")
+    found = []
+    for name in models:
+        unit = context.model(name).settings["cost"]
+        if not unit:
+            raise InvalidData(
+                f"Nobody has said what an evaluation of '{name}' costs.",
+                hint="Say so when it is registered: posterity model … --cost C.",
+            )
+        there = context.there
+        voted = sum(step.report["evaluations"] for step in live if step.model == name)
+        evaluations = min(max(0, there - voted), math.floor(money / unit))
+        share = evaluations / max(1, there)
+        chosen = selector or DEFAULT_SELECTOR[context.description.beliefs]
+        request = Request.of(name, None, chosen, rule, None, 0)
+        told = rehearsed(context, request, Prepared(context, name), share)
+        if told is None:
+            raise InvalidData(f"'{name}' cannot be rehearsed: {NO_REHEARSAL}.")
+        found.append(
+            Choice(name, unit, evaluations, share, evaluations * unit, told, told.net(there))
+        )
+    return sorted(found, key=lambda choice: -choice.net.value)

@@ -1,0 +1,380 @@
+"""Explaining: why an item's label moved or did not, in numbers and in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from posterity._arrays import Codes, Floats
+from posterity.engine import deciding
+from posterity.engine.context import Context
+from posterity.engine.deciding import Part
+from posterity.engine.fits import DEPENDENT
+from posterity.engine.history import ShardHistory
+from posterity.engine.items import find_rows, id_array
+from posterity.engine.steps import Header, live_updates, masked, reason
+from posterity.engine.updating import parts_of
+from posterity.rules import (
+    AtMost,
+    CostRatio,
+    MajorityVote,
+    MaxBelief,
+    MaxBeliefMinEntropy,
+    Rule,
+    inner,
+)
+from posterity.specs import plain_number
+from posterity.votes import MISSING, Cast
+
+RIVALS = 3
+"""Classes besides the label that a next vote is tried for."""
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A vote that counts, and what it says."""
+
+    step: int
+    model: str
+    vote: Any
+    weight: float
+    """How many times as likely it makes the label beside its strongest rival; below 1: less."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a step made of the label."""
+
+    step: int
+    kind: str
+    model: str | None
+    rule: str | None
+    vote: Any
+    before: Any
+    after: Any
+    best: Any
+    """The most believed class with the new vote."""
+    belief_before: float | None
+    """In the label before the step, without the new vote; None where there was none."""
+    belief_label: float | None
+    """In the same label, with it."""
+    belief_best: float | None
+    counts: bool
+    """Whether the step was not undone since."""
+    why: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A vote that would change the label, if a model that has not voted yet cast it."""
+
+    model: str
+    vote: Any
+    label: Any
+    """What the label would become, or be proposed to become."""
+    proposed: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why an item's label is what it is."""
+
+    id: Any
+    label: Any
+    belief: float
+    """As the last vote left it."""
+    rival: Any
+    """The most believed class but for the label."""
+    belief_rival: float
+    proposed: Any
+    """The class of a pending flip."""
+    rule: str | None
+    """By which the last vote was decided, and the next is taken to be."""
+    votes: list[Weighed]
+    decisions: list[Decision]
+    silent: list[str]
+    """Models that could still vote."""
+    changes: list[Change]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.label is None:
+            return f"{self.id}: nobody has voted on this item yet"
+        told = [f"{self.id} is labelled {self.label}, believed {_share(self.belief)}."]
+        if self.proposed is not None:
+            told.append(f"A flip to {self.proposed} is pending.")
+        told += ["", f"Votes, and what each says of {self.label} beside {self.rival}:"]
+        told += [
+            f"  step {one.step}  {one.model}: {one.vote}, {_said(one.weight, self)}"
+            for one in self.votes
+        ]
+        told += ["", "Steps:"]
+        told += [
+            f"  step {one.step}  {'' if one.counts else '(undone) '}{one.why}"
+            for one in self.decisions
+        ]
+        told += ["", "What would change it:"]
+        told += [f"  {line}" for line in self._outlook()]
+        return "\n".join(told)
+
+    def _outlook(self) -> list[str]:
+        """What a next vote could do, in words."""
+        lines = []
+        for name in self.silent:
+            found = [change for change in self.changes if change.model == name]
+            told = [
+                f"{change.vote} {'proposes' if change.proposed else 'makes it'} {change.label}"
+                for change in found
+            ]
+            lines.append(
+                f"a vote of {name} for " + ", one for ".join(told)
+                if told
+                else f"no vote of {name} would, alone"
+            )
+        if not self.silent:
+            times = _times(self.belief_rival, self.belief)
+            lines.append(
+                f"every model known has voted; {self.rival} is believed {times} as much as "
+                f"{self.label} ({_share(self.belief_rival)})"
+            )
+        return lines
+
+
+def explain(context: Context, item: str | int) -> Explanation:
+    """Why an item has its label: its votes, what each step made of them, and what could come."""
+    (row,) = find_rows(context, id_array([item])).tolist()
+    shard = row // context.description.shard_rows
+    history = ShardHistory.of_row(context.ledger, shard, row)
+    now = history.current([], 0.0)
+    live = live_updates(context.headers)
+    cast = history.votes_of(np.zeros(1, np.int64), live)
+    own = [at for at, one in enumerate(cast) if one.hard[0] != MISSING]
+    parts = parts_of(context, live)
+    steps, votes = [parts[at] for at in own], [cast[at] for at in own]
+    names = _Names(context)
+    label = int(now.label[0])
+    told = [_decided(context, history, header, live, parts, names) for header in context.headers]
+    decisions = [one for one in told if one is not None]
+    if label == MISSING or not steps:
+        return Explanation(item, names(label), 0.0, None, 0.0, None, None, [], decisions, [], [])
+    last = steps[-1]
+    believed = _beliefs(last, steps, votes)
+    rival = _rival(believed, label)
+    against = _odds(believed, label, rival)
+    weighed = []
+    for at, header in enumerate(live[one] for one in own):
+        others = [*steps[:at], *steps[at + 1 :]], [*votes[:at], *votes[at + 1 :]]
+        without = _odds(_beliefs(last, *others), label, rival)
+        weighed.append(
+            Weighed(header.step, header.model or "", names(votes[at].hard[0]), against / without)
+        )
+    silent = _silent(context, last, steps)
+    return Explanation(
+        id=item,
+        label=names(label),
+        belief=float(now.belief[0]),
+        rival=names(rival),
+        belief_rival=float(believed[rival]),
+        proposed=names(now.proposed[0]),
+        rule=str(last.rule),
+        votes=weighed,
+        decisions=decisions,
+        silent=silent,
+        changes=_changes(silent, steps, votes, now.label, now.proposed, believed, names),
+    )
+
+
+class _Names:
+    """Names of classes by their codes; nothing for no class."""
+
+    def __init__(self, context: Context) -> None:
+        self._names = context.classes.names
+
+    def __call__(self, code: int) -> Any:
+        return None if code == MISSING else self._names[int(code)]
+
+
+def _decided(
+    context: Context,
+    history: ShardHistory,
+    header: Header,
+    live: Sequence[Header],
+    parts: Sequence[Part],
+    names: _Names,
+) -> Decision | None:
+    """What a step made of the item; None where it did not touch it."""
+    if header.step not in history.steps:
+        return None
+    written = history.steps[header.step]
+    was = history.before(header.step).current([], 0.0)
+    before, after, vote = int(was.label[0]), int(written.label[0]), int(written.vote[0])
+    counts = header.step not in masked(context.headers)
+    common = {
+        "step": header.step,
+        "kind": header.kind,
+        "model": header.model,
+        "rule": header.rule,
+        "vote": names(vote),
+        "before": names(before),
+        "after": names(after),
+        "counts": counts,
+    }
+    moved = f": {names(before)} → {names(after)}" if before != after else ""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("best", "belief_before", "belief_label", "belief_best")
+    )
+    if vote == MISSING or header not in live:
+        return Decision(**common, **nothing, why=reason(header, voted=vote != MISSING) + moved)
+    at = live.index(header)
+    cast = history.votes_of(np.zeros(1, np.int64), live[: at + 1])
+    own = [one for one, votes in enumerate(cast) if votes.hard[0] != MISSING]
+    steps, votes = [parts[one] for one in own], [cast[one] for one in own]
+    believed = _beliefs(steps[-1], steps, votes)
+    earlier = _beliefs(steps[-1], steps[:-1], votes[:-1])
+    best = _best(steps, votes, was.label)
+    numbers = {
+        "best": names(best),
+        "belief_before": None if before == MISSING else float(earlier[before]),
+        "belief_label": None if before == MISSING else float(believed[before]),
+        "belief_best": float(believed[best]),
+    }
+    if before == MISSING:
+        why = f"{header.model} says {names(vote)}: the first vote is the label"
+        return Decision(**common, **numbers, why=why)
+    outcome = f"{names(before)} stays"
+    if written.proposed[0] != MISSING:
+        outcome = f"{names(written.proposed[0])} is proposed, {names(before)} stays for now"
+    elif before != after:
+        outcome = f"{names(before)} becomes {names(after)}"
+    compared = _compared(steps[-1].rule, steps, votes, believed, before, best, names)
+    change = f"belief in {names(before)} {_share(earlier[before])} → {_share(believed[before])}"
+    why = f"{header.model} says {names(vote)}, {change}; {compared}: {outcome}"
+    return Decision(**common, **numbers, why=why)
+
+
+def _compared(
+    rule: Rule,
+    steps: Sequence[Part],
+    votes: Sequence[Cast],
+    believed: Floats,
+    label: int,
+    best: int,
+    names: _Names,
+) -> str:
+    """What the rule looked at, in words."""
+    asked = inner(rule)
+    if isinstance(asked, MajorityVote):
+        counted = Counter(int(cast.hard[0]) for cast in votes)
+        told = ", ".join(f"{names(code)} {times}" for code, times in counted.most_common())
+        return f"votes so far: {told}"
+    if not isinstance(asked, (AtMost, CostRatio, MaxBelief, MaxBeliefMinEntropy)):
+        return f"{rule} takes the new vote"
+    if best == label:
+        return f"{names(label)} is believed most"
+    times = f"{names(best)} is believed {_times(believed[best], believed[label])} as much"
+    if isinstance(asked, MaxBelief):
+        return times
+    if isinstance(asked, MaxBeliefMinEntropy):
+        before, after = (
+            _entropy(_beliefs(steps[-1], steps[:some], votes[:some]))
+            for some in (len(steps) - 1, len(steps))
+        )
+        return f"{times}, and the entropy went from {before:.3g} to {after:.3g}"
+    if isinstance(asked, CostRatio) and asked.neutral:
+        rest = 1 - believed[best] - believed[label]
+        worth = believed[best] - _ratio(asked, label) * believed[label] - asked.neutral * rest
+        return f"{times}, which {rule} values at {worth:+.3g}; it asks for more than 0"
+    return f"{times}, and {rule} asks for more than {plain_number(_ratio(asked, label))} times"
+
+
+def _ratio(rule: AtMost | CostRatio, label: int) -> float:
+    if isinstance(rule, AtMost):
+        return rule.ratio or 1.0
+    return float(np.ravel(rule.of_labels(np.array([label], dtype=np.int32)))[0])
+
+
+def _changes(
+    silent: Sequence[str],
+    steps: Sequence[Part],
+    votes: Sequence[Cast],
+    label: Codes,
+    pending: Codes,
+    believed: Floats,
+    names: _Names,
+) -> list[Change]:
+    """The votes that would move the label, of the models that could vote and the likely classes."""
+    last, found = steps[-1], []
+    likely = [int(code) for code in np.argsort(-believed, kind="stable") if code != label[0]]
+    for name in silent:
+        for code in likely[:RIVALS]:
+            new = Cast(np.array([code], dtype=np.int32))
+            then = [*steps, Part(name, last.rule, last.fit)]
+            decided = deciding.decide_last(then, [*votes, new], label, pending)
+            waits = decided.proposed[0] != MISSING
+            becomes = int(decided.proposed[0] if waits else decided.after[0])
+            if becomes != label[0]:
+                found.append(Change(name, names(code), names(becomes), bool(waits)))
+    return found
+
+
+def _silent(context: Context, last: Part, steps: Sequence[Part]) -> list[str]:
+    """Models whose votes the last fit could weigh, and that have none on the item."""
+    voted = {step.model for step in steps}
+    known = last.fit.order if last.fit.beliefs == DEPENDENT else context.models
+    return [name for name in known if name not in voted and not context.models[name].pending]
+
+
+def _beliefs(last: Part, steps: Sequence[Part], votes: Sequence[Cast]) -> Floats:
+    """In each class, as the last step's fit has it."""
+    if not steps:
+        return last.fit.prior
+    found: Floats = deciding.all_beliefs(last.fit, steps, votes, 1)[0]
+    return found
+
+
+def _best(steps: Sequence[Part], votes: Sequence[Cast], label: Codes) -> int:
+    """The most believed class, which a rule compares with the label."""
+    undecided = [*steps[:-1], Part(steps[-1].model, MaxBelief(), steps[-1].fit)]
+    return int(deciding.decide_last(undecided, votes, label).best[0])
+
+
+def _rival(believed: Floats, label: int) -> int:
+    others = believed.copy()
+    others[label] = -1.0
+    return int(others.argmax())
+
+
+def _odds(believed: Floats, label: int, rival: int) -> float:
+    return float(max(believed[label], TINY) / max(believed[rival], TINY))
+
+
+def _entropy(believed: Floats) -> float:
+    possible = believed[believed > 0]
+    return -float((possible * np.log(possible)).sum())
+
+
+def _said(weight: float, told: Explanation) -> str:
+    if 0.995 < weight < 1.005:
+        return "which says nothing here"
+    side, factor = (told.label, weight) if weight > 1 else (told.rival, 1 / weight)
+    return f"for {side} by {_number(factor)} times"
+
+
+def _times(one: float, other: float) -> str:
+    return f"{_number(one / max(other, TINY))} times"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}" if value < 1e6 else f"{value:.1e}"
+
+
+def _share(value: float) -> str:
+    return f"{value:.2g}" if value < 0.1 else f"{value:.2f}"

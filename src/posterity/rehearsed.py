@@ -1,0 +1,75 @@
+"""Rehearsed: what a step did on the labelled set, and how beliefs were adapted to a target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from posterity.expectations import Estimate, forecast
+from posterity.trust import Trust
+
+LITTLE = 0.1
+"""A tilt below this is not worth a word; of class shares a tenth of it is."""
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """By how much beliefs about a target were adapted to it."""
+
+    tilt: float = 0.0
+    """How much harder it looks than the labelled set; see ``difficulty``."""
+    shares: float = 0.0
+    """The share of items whose class is another one than the labelled set has it."""
+
+    def to_dict(self) -> dict[str, float]:
+        """As ``--json`` prints it."""
+        return dict(vars(self))
+
+    def __str__(self) -> str:
+        told = []
+        if abs(self.tilt) >= LITTLE:
+            than = "harder" if self.tilt > 0 else "easier"
+            told.append(f"items that look {than} than the labelled set (tilt {self.tilt:+.2f})")
+        if self.shares >= LITTLE / 10:
+            told.append(f"class shares as votes tell, {100 * self.shares:.0f} % of items apart")
+        return f"adapted to {' and '.join(told)}" if told else ""
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """The last step on the labelled set, both halves together."""
+
+    items: int
+    evaluations: int
+    accuracy_before: float
+    accuracy_after: float
+    fixed: int
+    broken: int
+    dispersion: float = 1.0
+    """How much more these vary than if each item was on its own."""
+    trust: Trust | None = None
+    """What all steps so far say of beliefs, where these are dependent."""
+    ratio: float | None = None
+    """The cost ratio that keeps what the rule promises."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {name: value for name, value in vars(self).items() if name != "trust"}
+
+    def net(self, items: int) -> Estimate:
+        """Corrections less new errors that so many items can expect."""
+        return forecast(
+            self.fixed,
+            self.broken,
+            labelled=self.items,
+            items=items,
+            dispersion=self.dispersion,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"on {self.items:,} labelled items the same would fix {self.fixed} and break "
+            f"{self.broken}: accuracy {100 * self.accuracy_before:.1f} % → "
+            f"{100 * self.accuracy_after:.1f} %"
+            + (f"; a cost ratio of {self.ratio:g} keeps the promise" if self.ratio else "")
+        )

@@ -1,0 +1,136 @@
+"""Class shares from votes: against plain sums, with nothing to find, and with something."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posterity import Model, Store, fitting, prevalence, priors
+from posterity._arrays import Codes, Floats
+from posterity.cli import run as command
+from posterity.dependence import Dependence
+from posterity.engine.context import Context
+from posterity.errors import InvalidParameter
+from posterity.products import Votes
+from posterity.replay import Recording, run
+from posterity.tables.files import open_files
+from tests.stores import NAMES, World
+
+CLASSES = 8
+
+
+def drawn(rng: np.random.Generator, items: int, shares: Floats) -> tuple[Codes, Codes]:
+    """Truths with these shares, and three models' votes on them."""
+    truth = rng.choice(len(shares), items, p=shares).astype(np.int32)
+    right = rng.random((items, 3)) < np.array([0.5, 0.6, 0.65])
+    votes = np.where(right, truth[:, None], rng.integers(0, len(shares), (items, 3)))
+    return truth, votes.astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def fit() -> Dependence:
+    truth, votes = drawn(np.random.default_rng(0), 3000, priors.uniform(CLASSES))
+    return fitting.fit(votes, truth, priors.uniform(CLASSES))
+
+
+ZIPF = (1 / np.arange(1, CLASSES + 1)) / (1 / np.arange(1, CLASSES + 1)).sum()
+
+
+def test_expected_counts_are_the_sums_of_all_beliefs(fit: Dependence) -> None:
+    rng = np.random.default_rng(1)
+    votes = drawn(rng, 200, ZIPF)[1]
+    votes[rng.random(votes.shape) < 0.4] = -1
+    votes = votes[(votes != -1).any(axis=1)]
+    every = np.broadcast_to(np.arange(CLASSES, dtype=np.int32), (len(votes), CLASSES))
+    expected = fit.believe(votes, range(3), asked=np.ascontiguousarray(every)).asked.sum(axis=0)
+    found = prevalence._counts(fit, Votes.only(votes), range(3), prevalence._named(votes))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@given(
+    st.lists(st.floats(0, 1e4), min_size=2, max_size=30), st.integers(0, 2**32 - 1), st.booleans()
+)
+def test_shares_lie_between_counts_and_what_they_are_drawn_to(
+    counts: list[float], seed: int, ruled_out: bool
+) -> None:
+    to = np.random.default_rng(seed).dirichlet(np.ones(len(counts)))
+    if ruled_out:
+        to[0] = 0.0
+        to /= to.sum()
+    observed = np.array(counts) * (to > 0)
+    shares = prevalence.drawn(observed, to)
+    assert shares.sum() == pytest.approx(1)
+    assert (shares[to > 0] > 0).all()
+    assert (shares[to == 0] == 0).all()
+    if observed.sum() > 0:
+        own = observed / observed.sum()
+        low, high = np.minimum(own, to) - 1e-12, np.maximum(own, to) + 1e-12
+        assert ((low <= shares) & (shares <= high)).all()
+
+
+def test_where_there_is_nothing_to_find_not_a_bit_changes(fit: Dependence) -> None:
+    for seed in range(20):
+        votes = drawn(np.random.default_rng(seed), 2000, priors.uniform(CLASSES))[1]
+        assert prevalence.followed(fit, Votes.only(votes), range(3)) is fit
+    nobody = Votes.only(np.full((5, 3), -1, dtype=np.int32))
+    assert prevalence.followed(fit, nobody, range(3)) is fit
+
+
+def test_shares_of_a_target_are_found(fit: Dependence) -> None:
+    votes = drawn(np.random.default_rng(5), 4000, ZIPF)[1]
+    found = prevalence.followed(fit, Votes.only(votes), range(3)).prior
+    before = prevalence.apart(fit.prior, ZIPF)
+    assert prevalence.apart(found, ZIPF) < before / 4
+
+
+def recordings(items: int = 4000) -> tuple[Recording, Recording]:
+    """A balanced labelled set, and a target with other class shares."""
+    made = []
+    for seed, shares in ((1, priors.uniform(CLASSES)), (2, ZIPF)):
+        truth, votes = drawn(np.random.default_rng(seed), items, shares)
+        names = [f"class-{code}" for code in range(CLASSES)]
+        made.append(Recording(names, ("a", "b", "c"), truth, votes.T))
+    return made[0], made[1]
+
+
+def test_replay_gains_what_the_shares_are_worth() -> None:
+    labelled, target = recordings()
+    known = priors.given(np.bincount(target.truth), classes=CLASSES)
+    accuracy = {
+        name: run(target, source=labelled, prior=prior, budgets="100%", rules="max-belief").rows[0][
+            "accuracy"
+        ]
+        for name, prior in (("uniform", "uniform"), ("estimated", "estimated"), ("known", known))
+    }
+    lost = accuracy["known"] - accuracy["uniform"]
+    assert lost > 1
+    assert accuracy["estimated"] - accuracy["uniform"] > lost / 2
+    with pytest.raises(InvalidParameter, match="needs dependent beliefs"):
+        run(target, source=labelled, prior="estimated", beliefs="plain")
+
+
+def test_a_store_follows_and_says_so(tmp_path: Path) -> None:
+    world = World(items=3000, labelled=900)
+    # Of the items every one of a class is kept, of the others one in eight; of labelled ones all.
+    kept = (world.truth == world.truth[0]) | (np.arange(world.items) % 8 == 0)
+    right = {}
+    for prior in ("uniform", "estimated"):
+        store = Store.create(tmp_path / prior, classes=NAMES, prior=prior, shard_rows=500)
+        store.add(world.table().filter(kept))
+        for name in ("old", "mid"):
+            store.register(Model(name, labelled=world.labelled_table(name)))
+            votes = world.votes_table(name).filter(kept)
+            report = store.update(name, votes=votes, budget="100%", rule="max-belief")
+        labels = store.labels().sort_by("row").column("label").to_numpy(zero_copy_only=False)
+        right[prior] = (labels == world.truth[kept]).mean()
+        assert ("class shares as votes tell" in report.note) == (prior == "estimated")
+        assert report.adapted is not None
+        assert (report.adapted["shares"] > 0.2) == (prior == "estimated")
+        assert store.check() == []
+    assert right["estimated"] > right["uniform"] + 0.01
+    assert command(["init", str(tmp_path / "cli"), "--classes", "a,b", "--prior", "estimated"]) == 0
+    assert Context(open_files(tmp_path / "cli")).description.prior == "estimated"

@@ -1,0 +1,149 @@
+"""Promises: at most so many labels break, as often as was said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posterity import promises
+from posterity.engine.context import Context
+from posterity.errors import InvalidData, InvalidParameter
+from posterity.replay import run
+from posterity.rules import AtMost, Confirm, CostRatio, Evidence, parse
+from posterity.tables.files import open_files
+from tests import naive
+from tests.problems import synthetic_recording
+from tests.stores import World, make, update
+
+PROMISE = "at-most:2%,confidence=0.9"
+
+
+@given(
+    st.integers(1, 60),
+    st.integers(1, 80),
+    st.sampled_from(["0.01", "0.05", "0.1", "0.3", "0.7"]),
+    st.sampled_from(["0.5", "0.8", "0.9", "0.99"]),
+)
+def test_how_many_may_break_equals_naive(
+    labelled: int, items: int, rate: str, confidence: str
+) -> None:
+    expected = naive.promise_allows(labelled, items, Fraction(rate), 1 - Fraction(confidence))
+    found = promises.allowed(labelled, items, rate=float(rate), confidence=float(confidence))
+    assert found == expected
+
+
+@given(st.integers(1, 10**9), st.floats(1e-4, 0.5), st.floats(0.5, 0.999))
+def test_so_many_labelled_items_are_enough_and_not_one_less(
+    items: int, rate: float, confidence: float
+) -> None:
+    enough = promises.needed(items, rate=rate, confidence=confidence)
+    assert promises.allowed(enough, items, rate=rate, confidence=confidence) is not None
+    if enough > 1:
+        assert promises.allowed(enough - 1, items, rate=rate, confidence=confidence) is None
+
+
+@pytest.mark.parametrize(("labelled", "items"), [(400, 4000), (1000, 1000), (2000, 500)])
+def test_what_is_promised_is_kept_as_often_as_said(labelled: int, items: int) -> None:
+    """Margins of labels that would break, drawn for labelled and stored items alike."""
+    rng, kept, draws = np.random.default_rng(0), 0, 2000
+    rule, allowance = AtMost(0.02, 0.8), int(0.02 * items)
+    for _ in range(draws):
+        share = rng.uniform(0.01, 0.2)
+        own, others = (
+            rng.lognormal(1, 2, rng.binomial(number, share)) for number in (labelled, items)
+        )
+        ratio = promises.keep(rule, own, labelled=labelled, items=items).ratio
+        assert ratio is not None
+        kept += int((others > ratio).sum() <= allowance)
+    error = 3 * np.sqrt(0.8 * 0.2 / draws)
+    assert 0.8 - error < kept / draws < 0.95  # kept, and not by flipping nothing
+
+
+def test_the_ratio_is_just_high_enough() -> None:
+    margins = np.array([1.2345678, 3.0, 150.0, 7.77777])
+    rule, most = AtMost(0.05), promises.allowed(100, 1000, rate=0.05, confidence=0.9)
+    assert most == 1
+    kept = promises.keep(rule, margins, labelled=100, items=1000)
+    assert kept.ratio == 7.778  # the second highest must not flip, with four digits
+    assert str(kept) == "at-most:5%,confidence=0.9,ratio=7.778"
+    assert parse(str(kept)) == kept
+    few = promises.keep(rule, margins[2:3], labelled=100, items=1000)
+    assert few.ratio == 1
+    with pytest.raises(InvalidData, match="pending flips"):
+        promises.keep(rule, np.full(2, np.inf), labelled=100, items=1000)
+
+
+def test_too_few_labelled_items_are_refused_with_the_number_needed() -> None:
+    with pytest.raises(InvalidData, match=r"100 labelled items are too few.*at least 1,151"):
+        promises.keep(AtMost(0.002), np.zeros(0), labelled=100, items=10**6)
+
+
+def test_reading_and_writing() -> None:
+    assert parse("at-most:0.2%,confidence=0.95") == AtMost(0.002, 0.95)
+    assert parse("at-most:0.002") == AtMost(0.002, 0.9)
+    for wrong in ("at-most", "at-most:x", "at-most:0", "at-most:100%", "at-most:1%,confidence=1"):
+        with pytest.raises(InvalidParameter, match="at-most"):
+            parse(wrong)
+    with pytest.raises(InvalidParameter, match=r"takes no '\+confirm'"):
+        parse("at-most:1%+confirm")
+    with pytest.raises(InvalidParameter, match="'ratio' in its evidence"):
+        AtMost(0.01).decide(Evidence(label=np.array([0]), vote=np.array([1])))
+    assert Confirm(CostRatio(2)) == parse("cost-ratio:2+confirm")
+
+
+def test_a_store_keeps_the_ratio_it_found(tmp_path: Path) -> None:
+    world = World(items=600, labelled=600)
+    store = make(tmp_path / "store", world, "old", "mid")
+    plan = store.plan("mid", budget="10%", rule=PROMISE)
+    assert plan.rehearsed is not None
+    assert "keeps the promise" in str(plan)
+    report = update(store, world, "new", rule=PROMISE)
+    header = Context(open_files(store.path)).headers[-1]
+    found = parse(header.rule or "")
+    assert isinstance(found, AtMost)
+    assert replace(found, ratio=None) == parse(PROMISE)
+    assert found.ratio is not None
+    assert f"A cost ratio of {found.ratio:g} keeps the promise" in report.note
+    assert store.check() == []
+    store.revert(1)  # decides the later step anew, by the ratio it found
+    assert store.check() == []
+    assert str(found) in str(store.log())
+
+
+def test_a_stricter_promise_breaks_fewer(tmp_path: Path) -> None:
+    world, flips = World(items=600, labelled=600), []
+    for rate in ("10%", "1%"):
+        store = make(tmp_path / f"store-{rate}", world, "old")
+        flips.append(update(store, world, "mid", rule=f"at-most:{rate}", budget="100%").flips)
+    assert flips[0] > flips[1]
+
+
+def test_what_cannot_be_promised_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    world = World(items=300, labelled=200)
+    store = make(tmp_path / "store", world, "old", "mid")
+    with pytest.raises(InvalidData, match="200 labelled items are too few"):
+        store.plan("mid", rule="at-most:0.1%")
+    with pytest.raises(InvalidParameter, match="finds its ratio by itself"):
+        store.plan("mid", rule="at-most:10%,ratio=3")
+    plain = make(tmp_path / "plain", world, "old", "mid", beliefs="plain")
+    with pytest.raises(InvalidParameter, match="needs dependent beliefs"):
+        plain.plan("mid", rule=PROMISE)
+
+
+def test_replay() -> None:
+    recording = synthetic_recording(items=1200, classes=6, models=4, missing=0.0, seed=3)
+    strict, lax = run(
+        recording, rules=["at-most:1%", "at-most:20%"], budgets="100%", split=0.5
+    ).rows
+    assert strict["rule"] == "at-most:1%"
+    assert strict["negative_flips"] < lax["negative_flips"]
+    with pytest.raises(InvalidParameter, match="needs dependent beliefs"):
+        run(recording, rules=PROMISE, beliefs="plain", split=0.5)
+    with pytest.raises(InvalidParameter, match="finds its ratio by itself"):
+        run(recording, rules="at-most:20%,ratio=2", split=0.5)
