@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -149,10 +149,9 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     kept, errors = run.kept(), run.errors()
     failing = set(errors)
     step, live = context.head + 1, live_updates(context.headers)
-    fit, rule, trust, drift, told, changed = _fit_of(context, plan, kept)
-    note = "\n".join(part for part in (note, told) if part)
-    own = Part(plan.request.model, rule, fit)
-    steps = [*parts_of(context, live), own]
+    basis = _basis(context, plan, kept)
+    note, fit = "\n".join(part for part in (note, basis.note) if part), basis.fit
+    steps = [*parts_of(context, live), Part(plan.request.model, basis.rule, fit)]
     files: list[DataFile] = []
     tally, total, seen, done, waiting = Tally(), total_of(context), Seen(), set(), []
     folded = obtained = 0
@@ -211,7 +210,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     if failed:
         told = f"{len(failed):,} items failed; {_first_failure(context, failed, errors)}"
         note = "\n".join(part for part in (note, told) if part)
-    differences = _differences(live, trust, seen.with_held(total.sums))
+    differences = _differences(live, basis.trust, seen.with_held(total.sums))
     note = "\n".join(part for part in (note, warning(differences)) if part)
     report = Report(
         step,
@@ -221,10 +220,10 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         len(failed),
         note=note,
         **tally.told(),
-        expected=Expected.by(trust, total.sums.drifted(drift), tally).to_dict(),
+        expected=Expected.by(basis.trust, total.sums.drifted(basis.drift), tally).to_dict(),
         differences=[one.to_dict() for one in differences],
         held=total.to_dict(),
-        adapted=changed.to_dict(),
+        adapted=basis.adapted.to_dict(),
     )
     header = Header(
         step=step,
@@ -237,33 +236,43 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         failed=failed,
         pending=waiting,
         software=__version__,
-        **(asdict(plan.request) | {"rule": str(rule)}),
+        **(asdict(plan.request) | {"rule": str(basis.rule)}),
     )
     keep_fit(context, fit)
     commit_step(context, header, files)
     return report
 
 
-def _fit_of(
-    context: Context, plan: Plan, kept: KeptVotes
-) -> tuple[Fit, Rule, Trust | None, float, str, Adaptation]:
-    """What the step is decided with, how far that can be trusted, its drift, and what to tell."""
+@dataclass(frozen=True, eq=False)
+class _Basis:
+    """What a step is decided with, and how far that can be trusted."""
+
+    fit: Fit
+    rule: Rule
+    trust: Trust | None = None
+    drift: float = 0.0
+    """How much more labels are believed by the fit than when they were last looked at."""
+    note: str = ""
+    adapted: Adaptation = field(default_factory=Adaptation)
+
+
+def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
     prepared, rule = Prepared(context, plan.request.model), context.rule(plan.request.rule)
     if not prepared.dependent:
         prepared.refuse_promise(rule)
-        return prepared.fit(), rule, None, 0.0, prepared.why_plain, Adaptation()
+        return _Basis(prepared.fit(), rule, note=prepared.why_plain)
     # Of the votes there are, as the header will count them, not of those planned.
     cast = sum(len(kept.rows_of(shard)) for shard, _, _ in context.shards)
-    share = cast / max(1, plan.items)
-    sample, told = prepared.sample(kept.of), ""
+    share, sample = cast / max(1, plan.items), prepared.sample(kept.of)
     selector = parse_selector(plan.request.selector)
     rehearsed = prepared.rehearse(selector, rule, share, sample=sample)
-    fit, changed = prepared.adapted(sample)
+    fit, adapted = prepared.adapted(sample)
+    told = [str(adapted)]
     if isinstance(rule, AtMost):
-        told = f"A cost ratio of {rehearsed.ratio:g} keeps the promise '{rule}'."
+        told.append(f"A cost ratio of {rehearsed.ratio:g} keeps the promise '{rule}'.")
         rule = replace(rule, ratio=rehearsed.ratio)
-    told = "\n".join(part for part in (told, str(changed)) if part)
-    return fit, rule, rehearsed.trust, sample.drift(fit), told, changed
+    note = "\n".join(part for part in told if part)
+    return _Basis(fit, rule, rehearsed.trust, sample.drift(fit), note, adapted)
 
 
 def _differences(live: Sequence[Header], trust: Trust | None, seen: Seen) -> list[Difference]:
