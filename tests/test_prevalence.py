@@ -134,3 +134,43 @@ def test_a_store_follows_and_says_so(tmp_path: Path) -> None:
     assert right["estimated"] > right["uniform"] + 0.01
     assert command(["init", str(tmp_path / "cli"), "--classes", "a,b", "--prior", "estimated"]) == 0
     assert Context(open_files(tmp_path / "cli")).description.prior == "estimated"
+
+
+def test_what_is_off_on_labelled_items_is_not_believed() -> None:
+    usual = priors.uniform(CLASSES)
+    assert prevalence.believed(usual, [(ZIPF, usual)], usual) is usual
+    right = [(usual, usual), (usual, usual)]
+    np.testing.assert_allclose(prevalence.believed(ZIPF, right, usual), ZIPF)
+    # The same is found where it is not: all of it is the method's own error.
+    np.testing.assert_allclose(prevalence.believed(ZIPF, [(ZIPF, usual)] * 2, usual), usual)
+    # As much is found there in another order: what is left after taking it off is half believed.
+    off = [(ZIPF[::-1], usual)] * 2
+    left = ZIPF / ZIPF[::-1] / (ZIPF / ZIPF[::-1]).sum()
+    little = prevalence.apart(prevalence.believed(ZIPF, off, usual), usual)
+    assert 0 < little < prevalence.apart(left, usual) / 2
+    ruled_out = np.append(ZIPF[:-1] / ZIPF[:-1].sum(), 0.0)
+    kept = prevalence.believed(ruled_out, [(ruled_out, ruled_out)], ruled_out + 0.0)
+    assert kept[-1] == 0
+
+
+def test_a_weak_model_tells_more_of_itself_than_of_the_items() -> None:
+    """Single votes of a model that knows two of eight classes: shares stay as they were."""
+    rng = np.random.default_rng(3)
+
+    def blind(truth: Codes) -> Codes:
+        votes = np.where(truth < 2, truth, rng.integers(0, 2, len(truth)))
+        return votes.astype(np.int32)
+
+    labelled, target = recordings()
+    names, models = labelled.classes, ("blind", "a", "b", "c")
+    made = [
+        Recording(names, models, each.truth, np.vstack([blind(each.truth), each.votes]))
+        for each in (labelled, target)
+    ]
+    accuracy = {
+        prior: run(made[1], source=made[0], prior=prior, budgets="10%", rules="max-belief").rows[0][
+            "accuracy"
+        ]
+        for prior in ("uniform", "estimated")
+    }
+    assert accuracy["estimated"] > accuracy["uniform"] - 2

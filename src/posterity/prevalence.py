@@ -4,7 +4,8 @@ The labelled set may hold as many items of each class while the target does not.
 shares given the votes are taken for the prior, and so on until they stay (expectation-maximisation;
 Saerens et al., 2002). Shares are drawn to those of the labelled set, by the one strength at which
 they would differ as much from class to class as they do: where that could be chance, nothing is
-changed.
+changed. The same is done on the labelled items, cross-fitted, whose shares are known: what comes
+out wrong there is taken off, and tells how far to trust the rest.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ import numpy as np
 from posterity import priors
 from posterity._arrays import Codes, Counts, Floats
 from posterity.dependence import Dependence
+from posterity.difficulty import evenly
 from posterity.products import Votes
 from posterity.votes import MISSING
 
 TURNS = 20
 STILL = 1e-4
 """Shares that move less than that in all have arrived."""
+DOUBT = 2.0
+"""At so many times the error seen on labelled items half of what is found is believed."""
 ERRORS = 3.0
 """Differences within so many standard errors could be chance."""
 
@@ -70,6 +74,36 @@ def followed(fit: Dependence, votes: Votes, who: Sequence[int]) -> Dependence:
         if moved < STILL:
             break
     return fit if prior is fit.prior else replace(fit, prior=prior)
+
+
+def check(fit: Dependence, votes: Votes, truth: Codes) -> tuple[Floats, Floats]:
+    """The shares that labelled items' votes of all models tell of, and their true ones."""
+    rows = evenly(len(votes))
+    told = followed(fit, votes[rows], range(votes.hard.shape[1]))
+    counts = np.bincount(truth[rows], minlength=fit.classes).astype(np.float64)
+    return told.prior, drawn(counts, fit.prior)
+
+
+def believed(found: Floats, checks: Sequence[tuple[Floats, Floats]], usual: Floats) -> Floats:
+    """Shares found on a target, as far as the same on labelled items is to be trusted.
+
+    ``checks``: shares found on labelled items in the same way, and their true ones. What was too
+    much there is taken off here; and the further off, the more stays as it is ``usual``: a few
+    votes of a weak model tell more of the model than of the items.
+    """
+    if found is usual:
+        return usual
+    possible = usual > 0
+    bias = np.zeros(len(usual))
+    for told, true in checks:
+        bias[possible] += np.log(told[possible] / true[possible]) / len(checks)
+    corrected = np.where(possible, found * np.exp(-bias), 0.0)
+    corrected /= corrected.sum()
+    error = sum(apart(told, true) ** 2 for told, true in checks) / len(checks)
+    size = apart(corrected, usual) ** 2
+    trust = size / (size + DOUBT**2 * error) if size else 0.0
+    mixed: Floats = (1 - trust) * usual + trust * corrected
+    return mixed
 
 
 def apart(one: Floats, other: Floats) -> float:

@@ -245,10 +245,23 @@ class Rehearsal:
         """
         known = fits.whole.calibrated(self.calibrator)
         if follow:
-            known = prevalence.followed(known, sample, who)
+            known = self._followed(fits, known, sample, who)
         tilt = difficulty.difference(difficulty.tilt_of(known, sample, who), self.tilts(fits))
         moved = prevalence.apart(known.prior, fits.whole.prior)
         return difficulty.tilted(known, tilt), Adaptation(tilt, moved)
+
+    def _followed(
+        self, fits: Fits, known: Dependence, sample: Votes, who: Sequence[int]
+    ) -> Dependence:
+        """With classes as frequent as votes tell, as far as they tell it on labelled items."""
+        found = prevalence.followed(known, sample, who).prior
+        if found is known.prior:
+            return known
+        checks = [
+            prevalence.check(fit.calibrated(self.calibrator), votes, self._truth[own])
+            for votes, own, fit in zip(self._cast, self._rows, fits.halves, strict=True)
+        ]
+        return replace(known, prior=prevalence.believed(found, checks, known.prior))
 
     def reliability(self) -> tuple[Reliability, Reliability]:
         """Of the labels, and of the most believed classes, as each item's last vote left them."""
