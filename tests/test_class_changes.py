@@ -501,3 +501,13 @@ def test_nothing_is_known_of_a_class_that_came_later(
     np.testing.assert_allclose(known[:, 4], 0.2)
     np.testing.assert_allclose(known.sum(axis=0), 1)
     assert (np.diagonal(known)[:4] > 0.4).all()
+
+
+def test_an_estimated_prior_has_no_weights(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store", classes=["cat", "dog"], prior="estimated")
+    assert store.append_classes(["fox"]).names == ("cat", "dog", "fox")
+    with pytest.raises(InvalidParameter, match="has no weights"):
+        store.append_classes(["cow"], weights={"cow": 1})
+    with pytest.raises(InvalidParameter, match="needs dependent beliefs"):
+        Store.create(tmp_path / "plain", classes=["a", "b"], beliefs="plain", prior="estimated")
+    assert not (tmp_path / "plain").exists()

@@ -85,3 +85,22 @@ def test_the_command(tmp_path: Path, world: World, capsys: pytest.CaptureFixture
     told = json.loads(capsys.readouterr().out)["choices"]
     assert {choice["model"] for choice in told} == {"mid", "best"}
     assert run(["compare", store.path, "mid"]) == 2
+
+
+def test_money_is_counted_in_the_decimals_it_was_given_in(tmp_path: Path, world: World) -> None:
+    store = priced(tmp_path / "store", world)
+    assert [store.compare(["mid"], money)[0].evaluations for money in (0.3, 0.6)] == [3, 6]
+    store.register(Model("free", labelled=world.labelled_table("best"), cost=0.0))
+    assert store.compare(["free"], 1)[0].evaluations == 400
+    assert len(store.compare(["mid", "mid"], 1)) == 1
+
+
+def test_votes_on_removed_items_are_not_missed(tmp_path: Path, world: World) -> None:
+    store = priced(tmp_path / "store", world)
+    update(store, world, "mid", budget="50%")
+    voted = [
+        item["id"] for item in store.labels().to_pylist() if len(store.history(item["id"])) > 1
+    ]
+    store.remove(voted)
+    store.register(Model("mid", labelled=world.labelled_table("mid"), cost=0.1))
+    assert store.compare(["mid"], 10**6)[0].evaluations == 400 - len(voted) == 200

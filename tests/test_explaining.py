@@ -124,3 +124,46 @@ def test_the_command(tmp_path: Path, world: World, capsys: pytest.CaptureFixture
     bare = Store.create(tmp_path / "bare", classes=NAMES)
     bare.add({"id": ["a"]})
     assert "nobody has voted" in str(bare.explain("a"))
+
+
+def test_steps_are_explained_by_the_votes_they_had(tmp_path: Path, world: World) -> None:
+    """Also after an earlier step was undone; and an item whose votes were all undone says so."""
+    store = make(tmp_path / "store", world, "old")
+    for name in ("mid", "new"):
+        update(store, world, name, rule="max-belief", budget="100%")
+    before = {
+        item: [one.why for one in store.explain(item).decisions]
+        for item in store.labels().column("id").to_pylist()[:60]
+    }
+    store.revert(1)
+    for item, told in before.items():
+        assert [one.why for one in store.explain(item).decisions[:3]] == told
+    bare = make(tmp_path / "bare", world, "old")
+    bare.revert(0)
+    shown = str(bare.explain("item-0"))
+    assert "no vote on this item counts any more" in shown
+    assert "(undone)" in shown
+
+
+def test_a_model_that_was_not_planned_yet_is_named(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.register(Model("new", labelled=world.labelled_table("new")))
+    told = store.explain("item-0")
+    assert told.unplanned == ["new"]
+    assert "new has not voted" in str(told)
+    assert "every model known has voted" not in str(told)
+
+
+def test_every_vote_is_tried(tmp_path: Path) -> None:
+    """Also one for the label itself: from a model that is mostly wrong it speaks against it."""
+    store = Store.create(tmp_path / "store", classes=NAMES, beliefs="plain")
+    store.add({"id": ["a"]})
+    store.register(Model("old", accuracy=0.4))
+    store.register(Model("contrary", accuracy=0.001))
+    store.update("old", votes={"id": ["a"], "vote": [NAMES[0]]})
+    changes = store.explain("a").changes
+    store.update(
+        "contrary", votes={"id": ["a"], "vote": [NAMES[0]]}, budget="100%", rule="cost-ratio:10"
+    )
+    moved = store.labels().column("label")[0].as_py() != NAMES[0]
+    assert moved == (NAMES[0] in [change.vote for change in changes])

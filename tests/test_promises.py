@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import promises
+from posterity import Model, Store, promises
 from posterity.engine.context import Context
-from posterity.errors import InvalidData, InvalidParameter
+from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.replay import run
 from posterity.rules import AtMost, Confirm, CostRatio, Evidence, parse
+from posterity.specs import split_list
 from posterity.tables.files import open_files
 from tests import naive
 from tests.problems import synthetic_recording
-from tests.stores import World, make, update
+from tests.stores import NAMES, World, make, update
 
 PROMISE = "at-most:2%,confidence=0.9"
 
@@ -147,3 +148,67 @@ def test_replay() -> None:
         run(recording, rules=PROMISE, beliefs="plain", split=0.5)
     with pytest.raises(InvalidParameter, match="finds its ratio by itself"):
         run(recording, rules="at-most:20%,ratio=2", split=0.5)
+
+
+def test_removed_items_do_not_count(tmp_path: Path) -> None:
+    """A step has votes on a share of the items there are, and so have the labelled ones."""
+    world = World(items=600, labelled=600)
+    few, many = make(tmp_path / "few", world), make(tmp_path / "many", world)
+    update(few, world, "old")
+    many.remove([f"item-{at}" for at in range(300, 600)])
+    update(many, world, "old")
+    told = []
+    for store in (few, many):
+        store.register(Model("mid", labelled=world.labelled_table("mid")))
+        told.append(store.plan("mid", budget="50%", rule="max-belief").rehearsed)
+    assert told[0] is not None
+    assert told[1] is not None
+    assert told[0]["evaluations"] == told[1]["evaluations"] == 300
+    update(many, world, "mid", budget="50%")
+    assert Context(open_files(many.path)).headers[-1].share == 0.5
+
+
+def test_flips_that_are_pending_count_against_a_promise(tmp_path: Path) -> None:
+    world = World(items=600, labelled=600)
+    store = make(tmp_path / "store", world, "old")
+    update(store, world, "mid", rule="max-belief+confirm", budget="100%")
+    store.register(Model("new", labelled=world.labelled_table("new")))
+    with pytest.raises(InvalidData, match="pending flips"):
+        store.plan("new", budget=1, rule="at-most:1%")
+    store.settle()
+    store.plan("new", budget=1, rule="at-most:1%")
+
+
+def test_a_promise_is_about_all_items_and_those_chosen(tmp_path: Path) -> None:
+    world = World(items=300, labelled=600)
+    store = make(tmp_path / "store", world, "old")
+    with pytest.raises(InvalidParameter, match="takes no filter"):
+        store.plan("old", rule=PROMISE, where="lang = 'de'")
+    store.register(Model("mid", labelled=world.labelled_table("mid")))
+    votes = world.votes_table("mid")
+    with pytest.raises(InvalidParameter, match="others cannot be kept"):
+        store.update("mid", votes=votes, budget="10%", rule=PROMISE, keep_unplanned=True)
+    bare = Store.create(tmp_path / "bare", classes=NAMES)
+    table = {"id": ["a"], "pred": [str(NAMES[0])]}
+    with pytest.raises(InvalidParameter, match="is for updates"):
+        bare.import_predictions(table, {"pred": Model("old", accuracy=0.5)}, rule=PROMISE)
+    with pytest.raises(UnknownName, match="lion"):
+        bare.import_predictions(
+            table, {"pred": Model("old", accuracy=0.5)}, rule="cost-ratio:10,of.lion=5"
+        )
+    assert len(bare) == 0
+
+
+def test_shares_are_the_decimals_that_were_written() -> None:
+    assert parse("at-most:0.7%,confidence=90%") == AtMost(0.007, 0.9)
+    assert str(AtMost(np.float64(0.0012345678))) == "at-most:0.0012345678,confidence=0.9"
+    for ratio in (9.000000000000002, 1.0000001, 123456.7, 3e299):
+        kept = promises.keep(AtMost(0.5), np.full(99, ratio), labelled=99, items=100).ratio
+        assert kept is not None
+        assert kept >= ratio
+    assert split_list("at-most:1%,confidence=0.9,cost-ratio:2,of.a:b=5") == [
+        "at-most:1%,confidence=0.9",
+        "cost-ratio:2,of.a:b=5",
+    ]
+    with pytest.raises(InvalidParameter, match="names a class twice"):
+        parse("cost-ratio:2,of.cat=5,of.c%61t=6")

@@ -126,4 +126,5 @@ def _log_choose(total: int, some: int) -> float:
 def _rounded_up(ratio: float) -> float:
     """With few digits, and never below: a flip with just this margin must not be made."""
     scale = 10.0 ** (DIGITS - 1 - math.floor(math.log10(ratio)))
-    return math.ceil(ratio * (1 - 1e-15) * scale) / scale if scale < 1e300 else ratio
+    found = math.ceil(ratio * scale) / scale
+    return found if found >= ratio else math.nextafter(ratio, math.inf)

@@ -7,7 +7,7 @@ they learnt from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +22,7 @@ from posterity.dependence import PLAIN_CALIBRATOR, Dependence
 from posterity.difficulty import Tilt
 from posterity.likeness import Seen
 from posterity.products import Votes
-from posterity.rehearsed import Adaptation, Rehearsed
+from posterity.rehearsed import Adaptation, Rehearsed, Target
 from posterity.reliability import Reliability
 from posterity.rules import AtMost, MaxBelief, Rule, cost_of
 from posterity.selectors import Selector
@@ -84,17 +84,6 @@ class Readings:
             for side in (0, 1)
         )
         return cls(temperatures.fit(soft, truth, classes=classes), (first, second))
-
-
-@dataclass(frozen=True)
-class Target:
-    """The items a step is about to be made on."""
-
-    items: int
-    chosen_by: Callable[[], Dependence]
-    """What they are believed by when they are chosen."""
-    believed_by: Callable[[], Dependence]
-    """What they will be believed by when it is decided, with the calibrator of the step."""
 
 
 class Rehearsal:
@@ -194,6 +183,11 @@ class Rehearsal:
             ratio=rule.ratio if isinstance(rule, AtMost) else None,
         )
 
+    def settle(self) -> None:
+        """Make all pending flips."""
+        for shard in self._shards:
+            settle(shard)
+
     def _margins(
         self,
         tried: Sequence[tuple[Sequence[Dependence], Sequence[Rows]]],
@@ -204,15 +198,17 @@ class Rehearsal:
 
         ``tried``: what each half is believed by, and the rows chosen in it; the highest margin of
         an item counts. What the other half taught is not enough: items with the same votes have
-        the same score and the same margin, and a fit that differs a little would choose others, or
-        lift all of them over the ratio at once. So the labelled items are also taken just as the
-        target's are.
+        the same score and margin, and a fit that differs a little would choose others, or lift all
+        of them over the ratio at once. So labelled items are also taken just as the target's are.
         """
         found = [np.zeros(0)]
         for side, (shard, own) in enumerate(zip(self._shards, self._rows, strict=True)):
-            truth, margins = self._truth[own], np.zeros(len(own))
+            labels, truth, margins = shard.labels[0], self._truth[own], np.zeros(len(own))
             for known, chosen in tried:
                 rows = chosen[side]
+                waits = (labels.proposed != MISSING) & (labels.label == truth)
+                waits[rows] = False
+                margins[waits] = np.inf  # pending flips are made whatever the new rule says
                 if not len(rows):
                     continue
                 trial = deepcopy(shard)
@@ -221,8 +217,6 @@ class Rehearsal:
                     broken = made.flipped & (made.before == truth[made.rows])
                     margin = made.belief_after[broken] / made.belief_before[broken].clip(TINY)
                     at = made.rows[broken]
-                    # Flips that were pending are made whatever the new rule says.
-                    margin = np.where(np.isin(at, rows), margin, np.inf)
                     margins[at] = np.maximum(margins[at], margin)
             found.append(margins[margins > 0])
         return np.concatenate(found)

@@ -1,10 +1,12 @@
-"""Rehearsed: what a step did on the labelled set, and how beliefs were adapted to a target."""
+"""Rehearsed: what a step did on the labelled set, for which target, and adapted to it how far."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from posterity.dependence import Dependence
 from posterity.expectations import Estimate, forecast
 from posterity.trust import Trust
 
@@ -73,3 +75,14 @@ class Rehearsed:
             f"{100 * self.accuracy_after:.1f} %"
             + (f"; a cost ratio of {self.ratio:g} keeps the promise" if self.ratio else "")
         )
+
+
+@dataclass(frozen=True)
+class Target:
+    """The items a step is about to be made on."""
+
+    items: int
+    chosen_by: Callable[[], Dependence]
+    """What they are believed by when they are chosen."""
+    believed_by: Callable[[], Dependence]
+    """What they will be believed by when it is decided, with the calibrator of the step."""

@@ -160,8 +160,9 @@ class AtMost:
         for name in ("rate", "confidence"):
             share = getattr(self, name)
             if not (_is_finite(share) and 0 < share < 1):
-                allowed = "above 0 and below 1, as in at-most:0.2%,confidence=0.9"
+                allowed = "a share above 0 and below 1, as in at-most:0.2%,confidence=0.9"
                 raise InvalidParameter.of(name, allowed, share)
+            object.__setattr__(self, name, float(share))  # NumPy's would be kept by another name
         if self.ratio is not None and not (_is_finite(self.ratio) and self.ratio >= 1):
             raise InvalidParameter.of("ratio", "a finite number of at least 1", self.ratio)
 
@@ -305,6 +306,8 @@ def _unmodified(spec: Spec, text: str) -> Rule:
     dearer = {
         unquote(key.removeprefix(OF)): spec.number("rule", spec.options[key], wanted) for key in own
     }
+    if len(dearer) < len(own):
+        raise InvalidParameter(f"The rule {text!r} names a class twice.")
     return CostRatio(ratio, neutral, dearer)
 
 
@@ -315,8 +318,14 @@ def _promise(spec: Spec, text: str) -> AtMost:
         rate = read_share(spec.value or "")
     except ValueError:
         raise InvalidParameter.of("rule", allowed, text) from None
-    told = {key: spec.number("rule", value, allowed) for key, value in spec.options.items()}
-    return AtMost(rate, **told)
+    told = dict(spec.options)
+    confidence = told.pop("confidence", "0.9")
+    try:
+        sure = read_share(confidence)
+    except ValueError:
+        raise InvalidParameter.of("rule", allowed, text) from None
+    found = {key: spec.number("rule", value, allowed) for key, value in told.items()}
+    return AtMost(rate, sure, **found)
 
 
 def refuse_ratio(rule: Rule) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 
 from posterity.errors import InvalidParameter
 
@@ -108,7 +109,8 @@ def plain_share(value: float) -> str:
 def read_share(text: str) -> float:
     """A share as a number or as a percentage; a ``ValueError`` if it is neither."""
     stripped = text.strip()
-    return float(stripped[:-1]) / 100 if stripped.endswith("%") else float(stripped)
+    # As the decimal it is: 0.7% is 0.007, and not the nearest to 0.7 divided by 100.
+    return float(Fraction(stripped[:-1]) / 100) if stripped.endswith("%") else float(stripped)
 
 
 def split_list(text: str) -> list[str]:
@@ -119,7 +121,8 @@ def split_list(text: str) -> list[str]:
     """
     items: list[str] = []
     for part in text.split(","):
-        if "=" in part and ":" not in part and items:
+        own = part.strip().startswith("of.") or ":" not in part  # a name may hold a colon
+        if "=" in part and own and items:
             items[-1] += "," + part.strip()
         elif part.strip():
             items.append(part.strip())

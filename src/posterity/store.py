@@ -80,7 +80,7 @@ class Store:
         """
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
-        kind, weights = check_beliefs(beliefs), priors.weights_of(prior, known.names)
+        kind, weights = check_beliefs(beliefs, prior), priors.weights_of(prior, known.names)
         if shard_rows < 1:
             raise InvalidParameter.of("shard_rows", "at least 1", shard_rows)
         files = open_files(path, options)

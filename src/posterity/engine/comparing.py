@@ -5,10 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from posterity.engine.context import Context
-from posterity.engine.planning import DEFAULT_SELECTOR, NO_REHEARSAL, Request, rehearsed
+from posterity.engine.derived import state_of
+from posterity.engine.planning import (
+    DEFAULT_SELECTOR,
+    NO_REHEARSAL,
+    Request,
+    failed_rows,
+    rehearsed,
+)
 from posterity.engine.rehearsing import Prepared
 from posterity.engine.reports import shown
 from posterity.engine.steps import live_updates
@@ -77,20 +87,21 @@ def compare(
     """
     if not (isinstance(money, (int, float)) and math.isfinite(money) and money > 0):
         raise InvalidParameter.of("money", "a finite number above 0", money)
-    live = live_updates(context.headers)
-    if not live:
+    if not live_updates(context.headers):
         raise InvalidData("There is no label yet that a model could correct.")
     found = []
-    for name in models:
+    for name in dict.fromkeys(models):
         unit = context.model(name).settings["cost"]
-        if not unit:
+        if unit is None:
             raise InvalidData(
                 f"Nobody has said what an evaluation of '{name}' costs.",
                 hint="Say so when it is registered: posterity model … --cost C.",
             )
-        there = context.there
-        voted = sum(step.report["evaluations"] for step in live if step.model == name)
-        evaluations = min(max(0, there - voted), math.floor(money / unit))
+        there, evaluations = context.there, _eligible(context, name)
+        if unit:  # as the decimals that were written
+            evaluations = min(
+                evaluations, math.floor(Fraction(repr(float(money))) / Fraction(repr(float(unit))))
+            )
         share = evaluations / max(1, there)
         chosen = selector or DEFAULT_SELECTOR[context.description.beliefs]
         request = Request.of(name, None, chosen, rule, None, 0)
@@ -101,3 +112,13 @@ def compare(
             Choice(name, unit, evaluations, share, evaluations * unit, told, told.net(there))
         )
     return sorted(found, key=lambda choice: -choice.net.value)
+
+
+def _eligible(context: Context, model: str) -> int:
+    """Items it has neither voted nor failed on."""
+    failed = np.array(failed_rows(context, model), dtype=np.int64)
+    count = -int((~context.removed[failed]).sum())
+    for shard, start, items in context.shards:
+        voted = state_of(context, shard, start, items).voted_by(model)
+        count += int((~voted & ~context.removed.among(start, items)).sum())
+    return max(0, count)

@@ -14,7 +14,7 @@ from posterity.engine import deciding
 from posterity.engine.context import Context
 from posterity.engine.deciding import Part
 from posterity.engine.fits import DEPENDENT
-from posterity.engine.history import ShardHistory
+from posterity.engine.history import Current, ShardHistory
 from posterity.engine.items import find_rows, id_array
 from posterity.engine.steps import Header, live_updates, masked, reason
 from posterity.engine.updating import parts_of
@@ -30,8 +30,8 @@ from posterity.rules import (
 from posterity.specs import plain_number
 from posterity.votes import MISSING, Cast
 
-RIVALS = 3
-"""Classes besides the label that a next vote is tried for."""
+SHOWN = 3
+"""Votes of a model that are told of, if more would change the label."""
 TINY = 1e-300
 
 
@@ -99,6 +99,8 @@ class Explanation:
     decisions: list[Decision]
     silent: list[str]
     """Models that could still vote."""
+    unplanned: list[str]
+    """Models that were registered after the last vote: what theirs would do is not known yet."""
     changes: list[Change]
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,7 +109,10 @@ class Explanation:
 
     def __str__(self) -> str:
         if self.label is None:
-            return f"{self.id}: nobody has voted on this item yet"
+            told = [f"{self.id}: nobody has voted on this item yet"]
+            if self.decisions:
+                told = [f"{self.id}: no vote on this item counts any more", "", *self._steps()]
+            return "\n".join(told)
         told = [f"{self.id} is labelled {self.label}, believed {_share(self.belief)}."]
         if self.proposed is not None:
             told.append(f"A flip to {self.proposed} is pending.")
@@ -116,20 +121,24 @@ class Explanation:
             f"  step {one.step}  {one.model}: {one.vote}, {_said(one.weight, self)}"
             for one in self.votes
         ]
-        told += ["", "Steps:"]
-        told += [
-            f"  step {one.step}  {'' if one.counts else '(undone) '}{one.why}"
-            for one in self.decisions
-        ]
-        told += ["", "What would change it:"]
+        told += ["", *self._steps(), "", "What would change it:"]
         told += [f"  {line}" for line in self._outlook()]
         return "\n".join(told)
+
+    def _steps(self) -> list[str]:
+        undone = {True: "", False: "(undone) "}
+        return [
+            "Steps:",
+            *(f"  step {one.step}  {undone[one.counts]}{one.why}" for one in self.decisions),
+        ]
 
     def _outlook(self) -> list[str]:
         """What a next vote could do, in words."""
         lines = []
+        if self.proposed is not None:
+            lines.append("the pending flip: `settle`, or the next update without a vote on it")
         for name in self.silent:
-            found = [change for change in self.changes if change.model == name]
+            found = [change for change in self.changes if change.model == name][:SHOWN]
             told = [
                 f"{change.vote} {'proposes' if change.proposed else 'makes it'} {change.label}"
                 for change in found
@@ -139,7 +148,11 @@ class Explanation:
                 if told
                 else f"no vote of {name} would, alone"
             )
-        if not self.silent:
+        lines += [
+            f"{name} has not voted; what its vote would do is known once it was planned"
+            for name in self.unplanned
+        ]
+        if not self.silent and not self.unplanned:
             times = _times(self.belief_rival, self.belief)
             lines.append(
                 f"every model known has voted; {self.rival} is believed {times} as much as "
@@ -161,10 +174,10 @@ def explain(context: Context, item: str | int) -> Explanation:
     steps, votes = [parts[at] for at in own], [cast[at] for at in own]
     names = _Names(context)
     label = int(now.label[0])
-    told = [_decided(context, history, header, live, parts, names) for header in context.headers]
+    told = [_decided(context, history, header, names) for header in context.headers]
     decisions = [one for one in told if one is not None]
     if label == MISSING or not steps:
-        return Explanation(item, names(label), 0.0, None, 0.0, None, None, [], decisions, [], [])
+        return Explanation(item, None, 0.0, None, 0.0, None, None, [], decisions, [], [], [])
     last = steps[-1]
     believed = _beliefs(last, steps, votes)
     rival = _rival(believed, label)
@@ -176,7 +189,8 @@ def explain(context: Context, item: str | int) -> Explanation:
         weighed.append(
             Weighed(header.step, header.model or "", names(votes[at].hard[0]), against / without)
         )
-    silent = _silent(context, last, steps)
+    newest = Part(last.model, last.rule, parts[-1].fit)  # what a next vote could be weighed by
+    silent, unplanned = _silent(context, newest, steps)
     return Explanation(
         id=item,
         label=names(label),
@@ -188,7 +202,8 @@ def explain(context: Context, item: str | int) -> Explanation:
         votes=weighed,
         decisions=decisions,
         silent=silent,
-        changes=_changes(silent, steps, votes, now.label, now.proposed, believed, names),
+        unplanned=unplanned,
+        changes=_changes(silent, newest, steps, votes, now, believed, names),
     )
 
 
@@ -206,11 +221,9 @@ def _decided(
     context: Context,
     history: ShardHistory,
     header: Header,
-    live: Sequence[Header],
-    parts: Sequence[Part],
     names: _Names,
 ) -> Decision | None:
-    """What a step made of the item; None where it did not touch it."""
+    """What a step made of the item, with the votes that counted then; None: nothing."""
     if header.step not in history.steps:
         return None
     written = history.steps[header.step]
@@ -231,12 +244,13 @@ def _decided(
     nothing: dict[str, Any] = dict.fromkeys(
         ("best", "belief_before", "belief_label", "belief_best")
     )
-    if vote == MISSING or header not in live:
+    if vote == MISSING:
         return Decision(**common, **nothing, why=reason(header, voted=vote != MISSING) + moved)
-    at = live.index(header)
-    cast = history.votes_of(np.zeros(1, np.int64), live[: at + 1])
+    live = live_updates([one for one in context.headers if one.step <= header.step])
+    cast = history.votes_of(np.zeros(1, np.int64), live)
     own = [one for one, votes in enumerate(cast) if votes.hard[0] != MISSING]
-    steps, votes = [parts[one] for one in own], [cast[one] for one in own]
+    parts = parts_of(context, [live[one] for one in own])
+    steps, votes = parts, [cast[one] for one in own]
     believed = _beliefs(steps[-1], steps, votes)
     earlier = _beliefs(steps[-1], steps[:-1], votes[:-1])
     best = _best(steps, votes, was.label)
@@ -303,39 +317,43 @@ def _ratio(rule: AtMost | CostRatio, label: int) -> float:
 
 def _changes(
     silent: Sequence[str],
+    newest: Part,
     steps: Sequence[Part],
     votes: Sequence[Cast],
-    label: Codes,
-    pending: Codes,
+    now: Current,
     believed: Floats,
     names: _Names,
 ) -> list[Change]:
-    """The votes that would move the label, of the models that could vote and the likely classes."""
-    last, found = steps[-1], []
-    likely = [int(code) for code in np.argsort(-believed, kind="stable") if code != label[0]]
+    """The votes that would move the label, of the models that could vote; likely ones first."""
+    label, pending, found = now.label, now.proposed, []
+    each = np.argsort(-believed, kind="stable").astype(np.int32)
+    same = np.zeros(len(each), dtype=np.int64)
     for name in silent:
-        for code in likely[:RIVALS]:
-            new = Cast(np.array([code], dtype=np.int32))
-            then = [*steps, Part(name, last.rule, last.fit)]
-            decided = deciding.decide_last(then, [*votes, new], label, pending)
-            waits = decided.proposed[0] != MISSING
-            becomes = int(decided.proposed[0] if waits else decided.after[0])
-            if becomes != label[0]:
-                found.append(Change(name, names(code), names(becomes), bool(waits)))
+        then = [*steps, Part(name, newest.rule, newest.fit)]
+        cast = [*(one[same] for one in votes), Cast(each)]
+        decided = deciding.decide_last(then, cast, label[same], pending[same])
+        waits = decided.proposed != MISSING
+        becomes = np.where(waits, decided.proposed, decided.after)
+        for at in np.flatnonzero(becomes != label[0]).tolist():
+            told = names(int(each[at])), names(int(becomes[at]))
+            found.append(Change(name, *told, bool(waits[at])))
     return found
 
 
-def _silent(context: Context, last: Part, steps: Sequence[Part]) -> list[str]:
-    """Models whose votes the last fit could weigh, and that have none on the item."""
+def _silent(context: Context, last: Part, steps: Sequence[Part]) -> tuple[list[str], list[str]]:
+    """Models without a vote on the item: those the last fit could weigh, and others."""
     voted = {step.model for step in steps}
-    known = last.fit.order if last.fit.beliefs == DEPENDENT else context.models
-    return [name for name in known if name not in voted and not context.models[name].pending]
+    waiting = [name for name in context.models if name not in voted]
+    known = last.fit.order if last.fit.beliefs == DEPENDENT else waiting
+    weighed = [name for name in waiting if name in known and not context.models[name].pending]
+    return weighed, [name for name in waiting if name not in weighed]
 
 
 def _beliefs(last: Part, steps: Sequence[Part], votes: Sequence[Cast]) -> Floats:
     """In each class, as the last step's fit has it."""
     if not steps:
-        return last.fit.prior
+        dependent = last.fit.beliefs == DEPENDENT
+        return last.fit.dependence.prior if dependent else last.fit.prior
     found: Floats = deciding.all_beliefs(last.fit, steps, votes, 1)[0]
     return found
 
@@ -373,7 +391,7 @@ def _times(one: float, other: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.2g}" if value < 10 else f"{value:,.0f}" if value < 1e6 else f"{value:.1e}"
+    return f"{value:.3g}" if value < 100 else f"{value:,.0f}" if value < 1e6 else f"{value:.1e}"
 
 
 def _share(value: float) -> str:

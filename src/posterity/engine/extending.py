@@ -37,7 +37,7 @@ def append_classes(
         raise InvalidParameter.of("names", "at least one class to append", list(names))
     extended = context.classes.extend(names)
     new = extended.names[len(context.classes) :]
-    weighted = context.description.prior not in (None, "labelled")
+    weighted = context.description.prior not in (None, *priors.NAMES)
     if weighted != (weights is not None):
         raise InvalidParameter(
             f"The store's prior gives each class a weight; say those of {list(new)} too."

@@ -18,7 +18,7 @@ from posterity._arrays import Counts, Floats
 from posterity.beliefs import Beliefs
 from posterity.confusion import FLOOR, Cells, Confusion
 from posterity.dependence import Dependence
-from posterity.errors import StoreError, UnknownName
+from posterity.errors import InvalidParameter, StoreError, UnknownName
 from posterity.products import Product
 from posterity.temperatures import Temperature, from_arrays, to_arrays
 
@@ -27,10 +27,15 @@ DEPENDENT, PLAIN = "dependent", "plain"
 T = TypeVar("T")
 
 
-def check_beliefs(name: str) -> str:
-    """A kind of beliefs; refuses one that does not exist."""
+def check_beliefs(name: str, prior: object = None) -> str:
+    """A kind of beliefs; refuses one that does not exist, or that cannot have the prior."""
     if name not in (DEPENDENT, PLAIN):
         raise UnknownName.among("kind of beliefs", str(name), (DEPENDENT, PLAIN))
+    if name == PLAIN and isinstance(prior, str) and prior == priors.ESTIMATED:
+        raise InvalidParameter(
+            "The prior 'estimated' needs dependent beliefs.",
+            hint="Choose the beliefs 'dependent', or another prior.",
+        )
     return name
 
 

@@ -30,6 +30,7 @@ from posterity.engine.updating import TRIES, commit_votes, nothing, step_of
 from posterity.engine.votespools import VoteSpool
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter
 from posterity.models import Model
+from posterity.rules import AtMost
 from posterity.tables.delta import Table
 from posterity.tables.sources import Types
 from posterity.tables.streams import Stream
@@ -118,6 +119,11 @@ def _import(
                 "give them to an update."
             )
             raise InvalidData(error.message, hint=hint) from None
+    if isinstance(context.rule(rule), AtMost):
+        raise InvalidParameter(
+            f"The rule '{rule}' is for updates: labels that are imported are not rehearsed.",
+            hint="Import with another rule.",
+        )
     requests = [Request.of(s.model.name, "100%", "everything", rule, None, 0) for s in sources]
     checked = [_checked(context, source.model, read, at) for at, source in enumerate(sources)]
     registrations = [asdict(found) for found in checked if found is not None]

@@ -28,7 +28,7 @@ from posterity.expectations import Estimate
 from posterity.products import Votes
 from posterity.rehearsal import Part, rehearse
 from posterity.rehearsed import Rehearsed
-from posterity.rules import Oracle, Rule, cost_of, refuse_ratio
+from posterity.rules import AtMost, Oracle, Rule, cost_of, refuse_ratio
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Entropy, Selector, Value
 from posterity.selectors import parse as parse_selector
@@ -73,6 +73,11 @@ class Request:
         if isinstance(parsed, Oracle):
             raise InvalidParameter("The rule 'oracle' knows the truth; it is for replay only.")
         refuse_ratio(parsed)
+        if isinstance(parsed, AtMost) and where is not None:
+            raise InvalidParameter(
+                f"The rule '{parsed}' takes no filter: labelled items cannot be filtered with it.",
+                hint="Leave out 'where', or choose a cost ratio yourself.",
+            )
         spending = None if budget is None else str(Budget.of(budget))
         picked = parse_selector(selector)
         # Kept by name, because every step is decided again from what the store says of it.
@@ -234,7 +239,7 @@ def make_plan(
     unit = model.settings["cost"]
     waiting = [rows[start + left.rows] for _, start, left in each_pending(context)]
     names = ["no label yet", *(str(name) for name in context.classes)]
-    told_by = rehearsed(context, request, prepared, len(rows) / max(1, context.rows))
+    told_by = rehearsed(context, request, prepared, len(rows) / max(1, context.there))
     there = context.there
     # While nothing is labelled there is nothing to correct.
     net = told_by.net(there) if told_by is not None and live_updates(context.headers) else None
@@ -287,7 +292,7 @@ def _rehearse(context: Context, request: Request, share: float) -> Rehearsed | N
     parts = [
         Part(
             names.index(header.model or ""),
-            header.report["evaluations"] / max(1, header.items),
+            header.share,
             _without_value(parse_selector(header.selector or "")),
             context.rule(header.rule or ""),
         )

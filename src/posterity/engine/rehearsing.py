@@ -19,12 +19,12 @@ from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, Fit
 from posterity.engine.registering import labelled_rows
 from posterity.engine.samples import Sample, VotesOf
-from posterity.engine.steps import live_updates
+from posterity.engine.steps import live_settles, live_updates
 from posterity.engine.tempering import temperatures_of
 from posterity.errors import InvalidParameter, StoreError
 from posterity.priors import ESTIMATED
-from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal, Target
-from posterity.rehearsed import Adaptation, Rehearsed
+from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal
+from posterity.rehearsed import Adaptation, Rehearsed, Target
 from posterity.reliability import Reliability
 from posterity.rules import AtMost, MaxBelief, Rule
 from posterity.selectors import Selector
@@ -102,10 +102,14 @@ class Walked:
         live = live_updates(context.headers)
         first = context.rule(live[0].rule or "") if live else MaxBelief()
         walked = cls(models, labelled, fits, Rehearsal(truth, prior, first, watched=watched))
+        settles = live_settles(context.headers)
         for number, header in enumerate(live):
-            share = header.report["evaluations"] / max(1, header.items)
+            if number in settles:
+                walked.rehearsal.settle()
             selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
-            walked.step(header.model or "", selector, rule, share, number)
+            walked.step(header.model or "", selector, rule, header.share, number)
+        if len(live) in settles:
+            walked.rehearsal.settle()
         return walked
 
     def step(
@@ -150,11 +154,11 @@ def _walked(context: Context, models: list[str], *, arriving: str, watched: bool
     # Names of files are used once in the world: what is made of the same files is the same.
     names = (file.path for files in (*snapshots, labelled) for file in files)
     made_of = (*names, *models, arriving, len(context.classes), watched)
-    if made_of not in _LAST:
-        found = Walked.of(context, models, arriving=arriving, watched=watched)
+    kept = _LAST.get(made_of)
+    if kept is None:
+        kept = Walked.of(context, models, arriving=arriving, watched=watched)
         _LAST.clear()
-        _LAST[made_of] = found
-    kept = _LAST[made_of]
+        _LAST[made_of] = kept
     return None if kept is None else kept.copy()
 
 

@@ -50,7 +50,7 @@ class Report:
     held: dict[str, int] | None = None
     """Beliefs in all labels after it, summed up, for the next step to go on from."""
     adapted: dict[str, float] | None = None
-    """By how much beliefs were adapted to the items; see ``rehearsal.Adaptation``."""
+    """By how much beliefs were adapted to the items; see ``rehearsed.Adaptation``."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""

@@ -46,6 +46,12 @@ class Header:
     software: str = ""
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
+    @property
+    def share(self) -> float:
+        """The share of the items there were that it has votes on."""
+        removed = (self.report.get("held") or {}).get("removed", 0)
+        return float(min(1.0, self.report["evaluations"] / max(1, self.items - removed)))
+
     def to_row(self) -> pa.Table:
         """The header as a row of the ledger."""
         columns: dict[str, list[Any]] = {name: [None] for name in LEDGER.names}

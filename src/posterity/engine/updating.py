@@ -263,13 +263,17 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
         return _Basis(prepared.fit(), rule, note=prepared.why_plain)
     # Of the votes there are, as the header will count them, not of those planned.
     cast = sum(len(kept.rows_of(shard)) for shard, _, _ in context.shards)
-    share, sample = cast / max(1, plan.items), prepared.sample(kept.of)
+    there = plan.items - len(context.removed)
+    share, sample = cast / max(1, there), prepared.sample(kept.of)
     selector = parse_selector(plan.request.selector)
     rehearsed = prepared.rehearse(selector, rule, share, sample=sample)
     fit, adapted = prepared.adapted(sample)
     told = [str(adapted)]
     if isinstance(rule, AtMost):
-        told.append(f"A cost ratio of {rehearsed.ratio:g} keeps the promise '{rule}'.")
+        told.append(
+            f"A cost ratio of {rehearsed.ratio:g} keeps the promise '{rule}' for items like the "
+            "labelled ones."
+        )
         rule = replace(rule, ratio=rehearsed.ratio)
     note = "\n".join(part for part in told if part)
     return _Basis(fit, rule, rehearsed.trust, sample.drift(fit), note, adapted)

@@ -19,8 +19,9 @@ from posterity.engine.lookups import Lookup
 from posterity.engine.planning import Plan
 from posterity.engine.rowsets import RowSet
 from posterity.engine.runs import Run
-from posterity.errors import InvalidData
+from posterity.errors import InvalidData, InvalidParameter
 from posterity.models import answers_of
+from posterity.rules import AtMost
 from posterity.softcolumns import SoftColumns, read_soft
 from posterity.tables import softvotes
 from posterity.tables.sources import as_numbers, column, ids_of, read_rows, truth_types
@@ -76,6 +77,12 @@ def take_votes(
 ) -> FromFile:
     """Votes made elsewhere: rows of the plan's items are folded, others counted and left out."""
     context = run.context
+    rule = context.rule(plan.request.rule)
+    if keep_unplanned and isinstance(rule, AtMost):
+        raise InvalidParameter(
+            f"The rule '{rule}' is about the items that were chosen; others cannot be kept.",
+            hint="Leave out keep_unplanned (--keep-unplanned).",
+        )
     answers = answers_of(context.model(plan.request.model).settings, context.classes)
     file = _VoteFile(context, source, answers, id_column, vote_column, soft)
     with _Aside() as aside:

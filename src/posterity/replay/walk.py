@@ -18,8 +18,8 @@ from posterity.errors import InvalidData
 from posterity.expectations import Sums
 from posterity.likeness import Seen
 from posterity.products import Votes
-from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal, Target
-from posterity.rehearsed import Rehearsed
+from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal
+from posterity.rehearsed import Rehearsed, Target
 from posterity.replay.recording import Recording
 from posterity.rules import AtMost, Rule, cost_of
 from posterity.selectors import Selector
