@@ -554,3 +554,39 @@ def promise_allows(labelled: int, items: int, rate: Fraction, doubt: Fraction) -
             return found
         found = broken
     return found
+
+
+def concave_slopes(places: list[float], heights: list[float]) -> list[float]:
+    """Of the least concave curve above points: at each place the highest chord that spans it."""
+
+    def height(at: int) -> float:
+        best = heights[at]
+        for left in range(at):
+            for right in range(at + 1, len(places)):
+                part = (places[at] - places[left]) / (places[right] - places[left])
+                best = max(best, heights[left] + part * (heights[right] - heights[left]))
+        return best
+
+    curve = [height(at) for at in range(len(places))]
+    return [
+        (curve[at + 1] - curve[at]) / (places[at + 1] - places[at]) for at in range(len(places) - 1)
+    ]
+
+
+def spend_best_first(
+    own: list[tuple[float, float]], coming: list[tuple[float, float]], others: int, left: float
+) -> float:
+    """What a step spends of what is left: (value, cost) of its evaluations and of those to come.
+
+    The best first, whoever has them; of equally good ones each step has its part.
+    """
+    spent = 0.0
+    values = sorted({value for value, _ in own} | {value for value, _ in coming}, reverse=True)
+    for value in values:
+        ours = sum(cost for each, cost in own if each == value)
+        theirs = others * sum(cost for each, cost in coming if each == value)
+        taken = min(left, ours + theirs)
+        if ours + theirs:
+            spent += taken * ours / (ours + theirs)
+        left -= taken
+    return spent

@@ -13,6 +13,7 @@ from posterity.errors import PosterityError
 from posterity.models import Model
 from posterity.replay import Recording
 from posterity.rules import CostRatio
+from posterity.spending import Spending
 from posterity.store import Store
 from posterity.votes import SoftVotes
 
@@ -27,6 +28,7 @@ __all__ = [
     "PosterityError",
     "Recording",
     "SoftVotes",
+    "Spending",
     "Store",
     "__version__",
     "beliefs",

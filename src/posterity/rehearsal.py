@@ -15,9 +15,8 @@ from functools import partial
 import numpy as np
 
 from posterity import difficulty, fitting, metrics, prevalence, promises, temperatures
-from posterity._arrays import Codes, Floats, Rows
-from posterity.budget import FULL, Budget
-from posterity.confusion import Confusion
+from posterity._arrays import Codes, Floats, Mask, Rows
+from posterity.budget import Budget
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
 from posterity.difficulty import Tilt
 from posterity.likeness import Seen
@@ -26,7 +25,8 @@ from posterity.rehearsed import Adaptation, Rehearsed, Target
 from posterity.reliability import Reliability
 from posterity.rules import AtMost, MaxBelief, Rule, cost_of
 from posterity.selectors import Selector
-from posterity.shards import Decision, Shard, choose, settle, update
+from posterity.shards import Decision, Shard, choose, in_order, settle, update
+from posterity.spending import Outlook
 from posterity.temperatures import Temperature
 from posterity.trust import Half, Trust
 from posterity.votes import MISSING, SoftVotes
@@ -183,6 +183,44 @@ class Rehearsal:
             ratio=rule.ratio if isinstance(rule, AtMost) else None,
         )
 
+    def outlook(
+        self,
+        fits: Fits,
+        votes: Codes | SoftVotes,
+        *,
+        model: int,
+        selector: Selector,
+        rule: Rule,
+        number: int,
+    ) -> Outlook:
+        """What such a step would bring, by the share of items it looks at; nothing is changed.
+
+        A correction counts when it is believed: when the right class becomes the most believed. A
+        patient rule may make it with a later vote, which would bring nothing without this one.
+        """
+        cast = votes.hard if isinstance(votes, SoftVotes) else votes
+        places, gains = [], []
+        for shard, own, fit, eligible in zip(
+            self._shards, self._rows, fits.halves, self._eligible(cast, model), strict=True
+        ):
+            known, beliefs = fit.calibrated(self.calibrator), shard.dependent
+            label, truth = shard.labels[0].label, self._truth[own]
+            value = partial(beliefs.value, label, fit=known, model=model, ratio=cost_of(rule))
+            order = in_order(shard, selector=selector, eligible=eligible, step=number, value=value)
+            voted = beliefs.with_votes(votes[own[order]], order, model)
+            right = [_best(known, cast, label) == truth for cast in (beliefs.cast, voted)]
+            places.append((np.arange(len(order)) + 0.5) / max(1, len(order)))
+            gains.append((right[1].astype(np.float64) - right[0])[order])
+        return Outlook.of(np.concatenate(places), np.concatenate(gains))
+
+    def _eligible(self, votes: Codes, model: int) -> list[Mask]:
+        """Which items of each half the model could vote on."""
+        eligible = [votes[own] != MISSING for own in self._rows]
+        for shard, may in zip(self._shards, eligible, strict=True):
+            if model < len(shard.dependent.votes):
+                may &= shard.dependent.votes[model] == MISSING
+        return eligible
+
     def settle(self) -> None:
         """Make all pending flips."""
         for shard in self._shards:
@@ -280,10 +318,7 @@ class Rehearsal:
         Chosen among all of them, they could all be of one half, only because the other half
         taught it a little more doubt.
         """
-        eligible = [votes[own] != MISSING for own in self._rows]
-        for shard, may in zip(self._shards, eligible, strict=True):
-            if model < len(shard.dependent.votes):
-                may &= shard.dependent.votes[model] == MISSING
+        eligible = self._eligible(votes, model)
         first, second = (int(may.sum()) for may in eligible)
         evaluations = budget.evaluations(first + second)
         own = round(evaluations * first / max(1, first + second))
@@ -323,71 +358,6 @@ def _calibrator(histories: Sequence[tuple[Dependence, Votes, Codes, Rows]]) -> F
     return fitting.calibrate(fresh, range(models), start, drawn=FRESH)
 
 
-@dataclass(frozen=True)
-class Part:
-    """One step to rehearse: whose votes, what share of the items, chosen and decided how."""
-
-    model: int
-    """The model's place among the votes."""
-    share: float
-    selector: Selector
-    rule: Rule
-
-
-def rehearse(
-    truth: Codes, votes: Codes, parts: Sequence[Part], *, prior: Floats, estimator: str
-) -> Rehearsed:
-    """Walk the steps over the labelled set; the last one is the step to be judged."""
-    halves = np.arange(len(truth)) % 2
-    done = [
-        _walk(
-            truth[halves == half],
-            votes[:, halves == half],
-            parts,
-            prior,
-            [
-                Confusion.from_pairs(
-                    truth[halves != half],
-                    cast[halves != half],
-                    classes=len(prior),
-                    estimator=estimator,
-                )
-                for cast in votes
-            ],
-        )
-        for half in (0, 1)
-    ]
-    weights = [(halves == half).mean() for half in (0, 1)]
-    return Rehearsed(
-        items=len(truth),
-        evaluations=sum(score.evaluations for _, score in done),
-        accuracy_before=float(np.dot(weights, [before for before, _ in done])),
-        accuracy_after=float(np.dot(weights, [score.accuracy for _, score in done])),
-        fixed=sum(score.flips.positive for _, score in done),
-        broken=sum(score.flips.negative for _, score in done),
-    )
-
-
-def _walk(
-    truth: Codes,
-    votes: Codes,
-    parts: Sequence[Part],
-    prior: Floats,
-    confusions: Sequence[Confusion],
-) -> tuple[float, metrics.StepScore]:
-    shard = Shard(prior, len(truth), [parts[-1].rule])
-    labels = shard.labels[0]
-    seen = np.zeros(votes.shape, dtype=np.bool_)
-    before, spent = labels.label.copy(), 0
-    for number, part in enumerate(parts):
-        labels.rule = part.rule
-        before = labels.label.copy()
-        budget = FULL if number == 0 else Budget.of(min(1.0, part.share))
-        eligible = (votes[part.model] != MISSING) & ~seen[part.model]
-        rows = choose(shard, selector=part.selector, budget=budget, eligible=eligible, step=number)
-        update(shard, rows, votes[part.model, rows], confusions[part.model])
-        seen[part.model, rows] = True
-        spent = len(rows)
-    settle(shard)  # what the step proposes is judged as if it were made
-    scored = metrics.score_step(truth, before, labels.label, evaluations=spent)
-    return metrics.accuracy(truth, before), scored
+def _best(known: Dependence, votes: Votes, stored: Codes) -> Codes:
+    """The most believed classes."""
+    return known.believe(votes, range(votes.hard.shape[1]), stored).best

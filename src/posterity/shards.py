@@ -26,7 +26,7 @@ from posterity.errors import InvalidData
 from posterity.metrics import flipped
 from posterity.proposals import propose
 from posterity.rules import Evidence, Oracle, Rule
-from posterity.selectors import Candidates, Selector
+from posterity.selectors import Candidates, Selector, ranked
 from posterity.selectors import choose as choose_highest
 from posterity.votes import MISSING, SoftVotes, majority
 
@@ -114,17 +114,35 @@ def choose(
 
     ``value`` tells what its votes could change, where the beliefs know.
     """
-    evaluations = budget.evaluations(int(eligible.sum()))
-    rows = np.arange(shard.beliefs.items)
-    entropy = kept(shard.beliefs.entropy(), ENTROPY_BITS)  # as a store keeps it with the item
-    candidates = Candidates(entropy=entropy, rows=rows, step=step, seed=seed, value=value)
     return choose_highest(
-        selector.score(candidates),
-        rows=rows,
+        _scores(shard, selector, step, seed, value),
+        rows=np.arange(shard.beliefs.items),
         eligible=eligible,
         first=~shard.voted,
-        evaluations=evaluations,
+        evaluations=budget.evaluations(int(eligible.sum())),
     )
+
+
+def in_order(
+    shard: Shard,
+    *,
+    selector: Selector,
+    eligible: Mask,
+    step: int,
+    value: Callable[[], Floats] | None = None,
+) -> Rows:
+    """All eligible rows in the order in which they would be chosen."""
+    scores = _scores(shard, selector, step, 0, value)
+    rows = np.arange(shard.beliefs.items)
+    return ranked(scores, rows=rows, eligible=eligible, first=~shard.voted)
+
+
+def _scores(
+    shard: Shard, selector: Selector, step: int, seed: int, value: Callable[[], Floats] | None
+) -> Floats:
+    entropy = kept(shard.beliefs.entropy(), ENTROPY_BITS)  # as a store keeps it with the item
+    rows = np.arange(shard.beliefs.items)
+    return selector.score(Candidates(entropy=entropy, rows=rows, step=step, seed=seed, value=value))
 
 
 def update(

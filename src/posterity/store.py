@@ -45,6 +45,7 @@ from posterity.errors import InvalidParameter, StoreError, UnknownName
 from posterity.models import Loaded, Model, Predict, load_predict
 from posterity.rules import Rule
 from posterity.selectors import Selector
+from posterity.spending import Spending
 from posterity.tables.files import open_files
 from posterity.tables.layout import DESCRIPTION, SHARD_ROWS, Description, Layout
 
@@ -178,7 +179,7 @@ class Store:
         self,
         model: Model | str,
         *,
-        budget: Budget | float | str | None = None,
+        budget: Budget | Spending | float | str | None = None,
         selector: Selector | str | None = None,
         rule: Rule | str = planning.DEFAULT_RULE,
         where: str | None = None,
@@ -223,7 +224,7 @@ class Store:
         self,
         model: Model | str,
         *,
-        budget: Budget | float | str | None = None,
+        budget: Budget | Spending | float | str | None = None,
         selector: Selector | str | None = None,
         rule: Rule | str = planning.DEFAULT_RULE,
         where: str | None = None,
@@ -315,7 +316,7 @@ class Store:
     def _request(
         self,
         model: Model | str,
-        budget: Budget | float | str | None,
+        budget: Budget | Spending | float | str | None,
         selector: Selector | str | None,
         rule: Rule | str,
         where: str | None,

@@ -62,7 +62,13 @@ def _step_options(command: Any) -> Any:
             help="value (what a vote could change), entropy, random[:SEED], everything."
             " [default: value; with plain beliefs entropy]",
         ),
-        click.option("--budget", help="10%, 0.1 or 500. [default: everything at first, then 10%]"),
+        click.option(
+            "--budget",
+            help="Of this step: 10%, 0.1 or 500. Of all steps that are given the same words:"
+            " total:AMOUNT[,horizon=STEPS][,price=P], the amount in what evaluations cost, or"
+            " total:160% of the items. At a price: price:P, what a net correction is worth."
+            " [default: everything at first, then 10%]",
+        ),
         click.option(
             "--more", is_flag=True, help="Go on with a model where its last step stopped."
         ),

@@ -53,7 +53,8 @@ from posterity.specs import split_list
     default=DEFAULT_BUDGET,
     show_default=True,
     metavar="LIST",
-    help="Evaluations a step: 10% or 0.1 of the eligible items (1.0: all), 500 a count (1: one).",
+    help="Evaluations a step: 10% or 0.1 of the eligible items (1.0: all), 500 a count (1: one)."
+    " Of all steps together: total:160%,horizon=16; at a price: price:20 evaluations a correction.",
 )
 @click.option(
     "--rules",

@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 from posterity._arrays import Codes, Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.choosing import chosen, find_cut
+from posterity.engine.accounts import allot
+from posterity.engine.accounts import shown as shown_account
 from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, PLAIN
 from posterity.engine.pending import each_pending
@@ -25,14 +27,15 @@ from posterity.engine.steps import live_updates
 from posterity.engine.surveys import Survey
 from posterity.errors import InvalidParameter, StoreError
 from posterity.expectations import Estimate
+from posterity.plain_rehearsal import Part, rehearse
 from posterity.products import Votes
-from posterity.rehearsal import Part, rehearse
 from posterity.rehearsed import Rehearsed
 from posterity.rules import AtMost, Oracle, Rule, cost_of, refuse_ratio
 from posterity.rules import parse as parse_rule
 from posterity.selectors import Entropy, Selector, Value
 from posterity.selectors import parse as parse_selector
 from posterity.specs import read_seed
+from posterity.spending import Spending, read_budget
 from posterity.votes import MISSING
 
 NO_REHEARSAL = (
@@ -62,7 +65,7 @@ class Request:
     def of(
         cls,
         model: str,
-        budget: Budget | float | str | None,
+        budget: Budget | Spending | float | str | None,
         selector: Selector | str,
         rule: Rule | str,
         where: str | None,
@@ -78,7 +81,7 @@ class Request:
                 f"The rule '{parsed}' takes no filter: labelled items cannot be filtered with it.",
                 hint="Leave out 'where', or choose a cost ratio yourself.",
             )
-        spending = None if budget is None else str(Budget.of(budget))
+        spending = None if budget is None else str(read_budget(budget))
         picked = parse_selector(selector)
         # Kept by name, because every step is decided again from what the store says of it.
         for what, member, read in (
@@ -94,11 +97,13 @@ class Request:
         """Names the work."""
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
 
-    def resolved(self, context: Context) -> Budget:
-        """The budget of this request now."""
-        if self.budget is not None:
-            return Budget.of(self.budget)
-        return Budget.of(DEFAULT_BUDGET) if live_updates(context.headers) else FULL
+    def resolved(self, context: Context) -> Budget | Spending:
+        """The budget of this request now; the first labels are outside of one over time."""
+        begun = bool(live_updates(context.headers))
+        if self.budget is None:
+            return Budget.of(DEFAULT_BUDGET) if begun else FULL
+        given = read_budget(self.budget)
+        return FULL if isinstance(given, Spending) and not begun else given
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +134,8 @@ class Plan:
     """Flips that were pending when the plan was made."""
     reconsidered: int = 0
     """Those of them on chosen items: a new vote decides; the step makes the others."""
+    spending: dict[str, Any] | None = None
+    """Where a budget over time stood, and what the step could bring; see ``accounts``."""
 
     @property
     def rows(self) -> Rows:
@@ -155,6 +162,7 @@ class Plan:
             "beliefs": self.beliefs,
             "pending": self.pending,
             "reconsidered": self.reconsidered,
+            "spending": self.spending,
             "note": self.note,
         }
 
@@ -168,7 +176,7 @@ class Plan:
         return (
             f"plan {self.id}: {self.request.model} on {self.evaluations:,} of {self.eligible:,} "
             f"eligible items ({used}, {self.request.budget or 'default budget'})\n"
-            f"rule {self.request.rule}; cost {cost}\n"
+            f"rule {self.request.rule}; cost {cost}\n{self._account}"
             f"labels most affected: {shown or 'none'}\n"
             + (
                 f"of {self.pending:,} pending flips {self.reconsidered:,} are looked at again, the "
@@ -183,6 +191,13 @@ class Plan:
             )
             + self._forecast
         )
+
+    @property
+    def _account(self) -> str:
+        """What is left of a budget over time."""
+        if self.spending is None or self.request.budget is None:
+            return ""
+        return shown_account(self.request.budget, self.spending, self.evaluations) + "\n"
 
     @property
     def _forecast(self) -> str:
@@ -227,8 +242,11 @@ def make_plan(
         only=only,
         value=value if valued else None,
     )
-    budget = FULL if only is not None else request.resolved(context)
-    cut = find_cut(survey.blocks, budget.evaluations)
+    budget, allotted = FULL if only is not None else request.resolved(context), None
+    if isinstance(budget, Spending):
+        allotted = allot(context, budget, prepared, selector, context.rule(request.rule))
+    spent = budget if isinstance(budget, Budget) else allotted
+    cut = find_cut(survey.blocks, FULL.evaluations if spent is None else spent.evaluations)
     rows, counts = RowSet(context.rows), np.zeros(len(context.classes) + 1, dtype=np.int64)
     for part, labels in chosen(survey.blocks, cut):
         rows.mark(part)
@@ -261,6 +279,7 @@ def make_plan(
         beliefs=known.beliefs,
         pending=sum(len(again) for again in waiting),
         reconsidered=sum(int(again.sum()) for again in waiting),
+        spending=None if allotted is None else allotted.to_dict(),
     )
 
 
@@ -318,7 +337,7 @@ def save_plan(context: Context, plan: Plan) -> None:
     """Keep a plan under its id: first its rows, then the small file that makes it count."""
     context.files.write(f"runs/{plan.id}/rows.parquet", _packed(plan.chosen))
     plain = ["id", "head", "items", "eligible", "affected", "cost", "rehearsed", "forecast"]
-    plain += ["beliefs", "pending", "reconsidered"]
+    plain += ["beliefs", "pending", "reconsidered", "spending"]
     told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
     context.files.write(f"runs/{plan.id}/plan.json", json.dumps(told).encode())
 

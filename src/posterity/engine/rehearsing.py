@@ -29,6 +29,7 @@ from posterity.reliability import Reliability
 from posterity.rules import AtMost, MaxBelief, Rule
 from posterity.selectors import Selector
 from posterity.selectors import parse as parse_selector
+from posterity.spending import Outlook
 from posterity.tables import softvotes
 from posterity.tables.layout import HEADER_SHARD
 from posterity.votes import MISSING, SoftVotes
@@ -139,6 +140,19 @@ class Walked:
             target=target,
         )
 
+    def outlook(self, model: str, selector: Selector, rule: Rule, number: int) -> Outlook:
+        """What one more step would bring; see ``Rehearsal.outlook``."""
+        place = self.models.index(model)
+        soft = self.labelled.soft[place]
+        return self.rehearsal.outlook(
+            self.fits,
+            self.labelled.votes[:, place] if soft is None else soft,
+            model=place,
+            selector=selector,
+            rule=rule,
+            number=number,
+        )
+
     def copy(self) -> Walked:
         """To go on from here without going on from there."""
         return replace(self, rehearsal=deepcopy(self.rehearsal))
@@ -207,6 +221,10 @@ class Prepared:
 
         target = Target(self._context.there, chosen_by, believed_by)
         return self._known.step(model, selector, rule, share, number, last=last, target=target)
+
+    def outlook(self, selector: Selector, rule: Rule) -> Outlook:
+        """What the step would bring, by the share of items it looks at."""
+        return self._known.outlook(self.models[self.model], selector, rule, len(self._live))
 
     @property
     def _known(self) -> Walked:

@@ -51,6 +51,8 @@ class Report:
     """Beliefs in all labels after it, summed up, for the next step to go on from."""
     adapted: dict[str, float] | None = None
     """By how much beliefs were adapted to the items; see ``rehearsed.Adaptation``."""
+    spending: dict[str, Any] | None = None
+    """Where a budget over time stood before it; see ``accounts``."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""

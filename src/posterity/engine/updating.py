@@ -99,7 +99,7 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
     if made is not None:
         return made
     if not plan.evaluations:
-        return nothing(plan.request, "Nothing to do: no item is eligible within the budget.")
+        return nothing(plan.request, _why_nothing(plan))
     if load_plan(context, plan.id) is None:
         save_plan(context, plan)
     _refuse_moved(context, plan, rebase)
@@ -121,6 +121,17 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
             tidy(now)
         return report
     raise CommitConflict("The ledger changes too often; the votes are kept, try again later.")
+
+
+def _why_nothing(plan: Plan) -> str:
+    if plan.spending is None or not plan.eligible:
+        return "Nothing to do: no item is eligible within the budget."
+    if plan.spending["left"] == 0:
+        return f"Nothing to do: of the budget {plan.request.budget} nothing is left."
+    return (
+        f"Nothing to do: no evaluation of {plan.request.model} is worth its price now "
+        f"({plan.request.budget})."
+    )
 
 
 def step_of(context: Context, run: str) -> Report | None:
@@ -224,6 +235,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         differences=[one.to_dict() for one in differences],
         held=total.to_dict(),
         adapted=basis.adapted.to_dict(),
+        spending=plan.spending,
     )
     header = Header(
         step=step,

@@ -31,6 +31,7 @@ from posterity.rules import parse as parse_rule
 from posterity.selectors import Selector, Value
 from posterity.selectors import parse as parse_selector
 from posterity.specs import MOST_SEED, read_seed
+from posterity.spending import Spending, read_budget
 
 DEPENDENT, PLAIN = "dependent", "plain"
 BELIEFS = (DEPENDENT, PLAIN)
@@ -48,6 +49,9 @@ Progress = Callable[[int, int], None]
 
 T = TypeVar("T")
 
+Spent = Budget | Spending | float | str
+"""A budget: of a step, or over time."""
+
 
 def run(
     recording: Recording | str | Path,
@@ -64,7 +68,7 @@ def run(
     votes: str = HARD,
     adapt: bool = True,
     selector: str | Selector | Sequence[str | Selector] | None = None,
-    budgets: Budget | float | str | Sequence[Budget | float | str] = DEFAULT_BUDGET,
+    budgets: Spent | Sequence[Spent] = DEFAULT_BUDGET,
     rules: str | Rule | Sequence[str | Rule] = DEFAULT_RULE,
     progress: Progress | None = None,
 ) -> Results:
@@ -103,7 +107,13 @@ def run(
             "The selector 'value' needs dependent beliefs: they tell what a vote could change.",
             hint="Choose the beliefs 'dependent', or another selector.",
         )
-    spending = _read_each("budgets", budgets, Budget.of)
+    spending = _read_each("budgets", budgets, read_budget)
+    over_time = [str(budget) for budget in spending.values() if isinstance(budget, Spending)]
+    if over_time and not dependent:
+        raise InvalidParameter(
+            f"The budget '{over_time[0]}' needs dependent beliefs, rehearsed on the labelled set.",
+            hint="Choose the beliefs 'dependent', or a budget for each step.",
+        )
     deciding = _read_each("rules", rules, parse_rule)
     for read in deciding.values():
         refuse_ratio(read)
@@ -168,7 +178,7 @@ def run(
                     confusions[kind or ""],
                     prior=weights,
                     selector=by,
-                    budget=budget,
+                    budget=Budget.of(budget),  # type: ignore[arg-type]  # one over time is refused
                     rules=[deciding[rule] for rule in named],
                     soft=votes != HARD,
                     temperatures=readings,
@@ -190,7 +200,7 @@ def run(
                 "prior": prior if isinstance(prior, str) else "given",
                 "votes": votes,
                 "selector": choice,
-                "budget": budget.share(len(parts.target)),
+                **_spent(budget, len(parts.target)),
             }
             for rule, scored in zip(named, scores.by_rule, strict=True):
                 results.add(setting | {"rule": rule}, scored, seconds)
@@ -218,7 +228,7 @@ def _among(what: str, given: str, known: Sequence[str]) -> None:
 
 def _read_each(name: str, given: Any, read: Callable[[Any], T]) -> dict[str, T]:
     """One value or many, read and named as they were written; what means the same is kept once."""
-    single = isinstance(given, (str, Budget)) or not isinstance(given, Iterable)
+    single = isinstance(given, (str, Budget, Spending)) or not isinstance(given, Iterable)
     listed = [given] if single else list(given)
     if not listed:
         raise InvalidParameter.of(name, "at least one", listed)
@@ -237,10 +247,19 @@ def _listed_models(models: Any) -> list[str]:
     return listed
 
 
-def _check_shares(budgets: Iterable[Budget], items: int) -> None:
+def _spent(budget: Budget | Spending, items: int) -> dict[str, float | str | None]:
+    """How rows tell it."""
+    if isinstance(budget, Spending):
+        return {"budget": None, "spending": str(budget)}
+    return {"budget": budget.share(items), "spending": None}
+
+
+def _check_shares(budgets: Iterable[Budget | Spending], items: int) -> None:
     """Rows tell budgets apart by their share of the target, so no two may have the same."""
     seen: dict[float, Budget] = {}
     for budget in budgets:
+        if isinstance(budget, Spending):
+            continue
         other = seen.setdefault(budget.share(items), budget)
         if other is not budget:
             raise InvalidParameter(

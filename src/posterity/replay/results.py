@@ -34,6 +34,7 @@ _SETTING = [
     ("votes", pa.string()),
     ("selector", pa.string()),
     ("budget", pa.float64()),
+    ("spending", pa.string()),
     ("rule", pa.string()),
 ]
 _COUNTS = ["n", "steps", "step", "evaluations", "negative_flips", "positive_flips", "neutral_flips"]

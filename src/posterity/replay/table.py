@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 IDENTITY = (
     *("recording", "source", "split", "order", "prior", "votes"),
-    *("confusion", "selector", "budget", "rule"),
+    *("confusion", "selector", "budget", "spending", "rule"),
 )
 ALWAYS = ("budget", "rule")
 MEASURES = {
@@ -43,7 +43,7 @@ def table(rows: Sequence[Row], *, without: Sequence[str] = ()) -> Table:
     measures = {heading: how for heading, how in MEASURES.items() if heading not in without}
     if mean(rows, "checked_accuracy") is None:
         measures.pop("checked", None)
-    varying = [key for key in IDENTITY if key in ALWAYS or len({row[key] for row in rows}) > 1]
+    varying = [key for key in IDENTITY if key in ALWAYS or len({row.get(key) for row in rows}) > 1]
     # Text, not markup: a model may be called [v2].
     shown = Table(
         title=Text(_title(rows)),
@@ -72,7 +72,7 @@ def grouped(
     """Rows that agree in ``keys``, in order of first appearance."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
     return groups.items()
 
 
@@ -99,7 +99,7 @@ def _shown(rows: Sequence[Row], key: str, shape: str) -> str:
 
 
 def _named(key: str, value: Any) -> str:
-    if key == "budget":
+    if key == "budget" and value is not None:
         return f"{100 * value:.4g}%"
     return "–" if value is None else str(value)
 
@@ -117,7 +117,7 @@ def _caption(rows: Sequence[Row], varying: Sequence[str]) -> str:
     same = [
         f"{key} {_named(key, rows[0][key])}"
         for key in IDENTITY
-        if key not in varying and key != "recording" and rows[0][key] is not None
+        if key not in varying and key != "recording" and rows[0].get(key) is not None
     ]
     repeated = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
     unlike = sorted({figure for row in rows for figure in row.get("unlike") or ()})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,6 +23,7 @@ from posterity.rehearsed import Rehearsed, Target
 from posterity.replay.recording import Recording
 from posterity.rules import AtMost, Rule, cost_of
 from posterity.selectors import Selector
+from posterity.spending import OPEN, Account, Outlook, Spending
 from posterity.temperatures import Temperature
 from posterity.votes import MISSING, SoftVotes
 
@@ -124,7 +125,7 @@ def walk_dependent(
     fitted: Fitted,
     *,
     selector: Selector,
-    budget: Budget,
+    budget: Budget | Spending,
     rule: Rule,
     seed: int = 0,
     adapt: bool = True,
@@ -133,21 +134,33 @@ def walk_dependent(
 
     How models err together is learnt anew when one arrives, from those that have. Soft votes count
     with what their probabilities say beyond the vote, calibrated on the labelled ones. ``adapt``:
-    to how hard the target is, as its votes tell.
+    to how hard the target is, as its votes tell. A budget over time counts each evaluation as one.
     """
     prior, labelled = fitted.prior, fitted.labelled
     shard = shards.Shard(prior, len(target), [rule], dependent=True)
     rehearsal = Rehearsal(labelled.truth, prior, rule)
     labels, beliefs, ratio = shard.labels[0], shard.dependent, cost_of(rule)
+    purse = _Purse(budget, len(target))
     for number, model in enumerate(target.models):
         fits, last = fitted.after(number), number + 1 == len(target.models)
         known = _adapted(fits, rehearsal, beliefs.cast if adapt else None, fitted.follow)
-        share = FULL if number == 0 else budget
+        labelled_votes = fitted.soft[number] if fitted.soft else labelled.votes[number]
+        outlook = partial(
+            rehearsal.outlook,
+            fits,
+            labelled_votes,
+            model=number,
+            selector=selector,
+            rule=rule,
+            number=number,
+        )
+        eligible = target.votes[number] != MISSING
+        share = purse.share(int(eligible.sum()), outlook) if number else FULL
         rows = shards.choose(
             shard,
             selector=selector,
             budget=share,
-            eligible=target.votes[number] != MISSING,
+            eligible=eligible,
             step=number,
             seed=seed,
             value=partial(beliefs.value, labels.label, fit=known, model=number, ratio=ratio),
@@ -158,7 +171,7 @@ def walk_dependent(
         believed_by = partial(_adapted, fits, rehearsal, votes, fitted.follow)
         rehearsed = rehearsal.step(
             fits,
-            fitted.soft[number] if fitted.soft else labelled.votes[number],
+            labelled_votes,
             model=number,
             selector=selector,
             rule=rule,
@@ -179,6 +192,27 @@ def walk_dependent(
         seen = seen.with_held(Sums.of(labels.belief[has]))
         drift = beliefs.drift(known, labels.label, labels.belief)
         yield Step(number, model, rows, decisions, shard, rehearsed, seen, drift)
+
+
+class _Purse:
+    """What the steps after the first may spend, one after the other."""
+
+    def __init__(self, budget: Budget | Spending, items: int) -> None:
+        self._budget, self._past, self._step = budget, list[Outlook](), 0
+        self._left = None if isinstance(budget, Budget) else budget.total(items)
+
+    def share(self, eligible: int, outlook: Callable[[], Outlook]) -> Budget:
+        """The next step's share of the eligible items."""
+        if isinstance(self._budget, Budget):
+            return self._budget
+        steps = max(1, (self._budget.horizon or OPEN + self._step) - self._step)
+        now, account = outlook(), Account(self._left, steps)
+        spent = account.evaluations(self._budget.price, now, self._past, eligible)
+        self._past.append(now)
+        self._step += 1
+        if self._left is not None:
+            self._left -= spent
+        return Budget(fraction=spent / max(1, eligible))
 
 
 def _same(known: Dependence) -> Dependence:

@@ -1,0 +1,198 @@
+"""Spending over time: what steps may spend together, and what a correction may cost.
+
+    Spending.of("total:80000,horizon=8")      all steps together, eight of them
+    Spending.of("price:20")                   no evaluation that is not worth its price
+
+How much of it a step should spend is told by an outlook: what the step would bring by the share of
+items it looks at, as rehearsed on the labelled set, beside what steps have brought before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from posterity._arrays import Floats
+from posterity.budget import Budget
+from posterity.errors import InvalidParameter
+from posterity.specs import Spec, plain_number, plain_share, read_share
+
+SHARES: Floats = np.array(
+    [
+        *(0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3),
+        *(0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1),
+    ]
+)
+"""The shares of the eligible items an outlook is told for: closer where less is looked at."""
+OPEN = 16
+"""Steps that are reckoned with where nobody knows how many will come."""
+BOUND = 3.0
+"""How much more or less than its even part a step may have."""
+SLACK = 1e-6
+"""Of an evaluation: what is left is a sum of decimals that no binary number is equal to."""
+_ALLOWED = "total:AMOUNT or total:SHARE%, with horizon=STEPS and price=P; or price:P"
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What steps may spend together (``amount`` or ``share``), or at what ``price``.
+
+    ``amount`` is in what evaluations cost: money where models say what one costs, else
+    evaluations. ``share`` is that of the items, and may be more than all of them. ``horizon``: how
+    many steps it is for. ``price``: what a net correction is worth; nothing is evaluated that
+    brings less than it costs.
+
+    >>> print(Spending.of("total:1.6e5, horizon=16"), Spending.of("price:20"))
+    total:160000,horizon=16 price:20
+    >>> print(Spending.of("total:160%,price=20"))
+    total:160%,price=20
+    """
+
+    amount: float | None = None
+    share: float | None = None
+    horizon: int | None = None
+    price: float | None = None
+
+    def __post_init__(self) -> None:
+        limits = [limit for limit in (self.amount, self.share) if limit is not None]
+        numbers = [*limits, *([] if self.price is None else [self.price])]
+        if (
+            len(limits) > 1
+            or not numbers
+            or not all(math.isfinite(number) and number > 0 for number in numbers)
+            or (self.horizon is not None and (self.horizon < 1 or not limits))
+        ):
+            raise InvalidParameter.of("budget over time", _ALLOWED, dict(vars(self)))
+
+    @classmethod
+    def of(cls, text: str) -> Spending:
+        """Read one as a user writes it."""
+        spec = Spec.parse(text, "budget")
+        spec.refuse_extras(
+            "budget", value=True, options=("horizon", "price") if spec.name == "total" else ()
+        )
+        given: dict[str, float | int] = {}
+        try:
+            if spec.name == "price":
+                given["price"] = float(spec.value or "")
+            elif (spec.value or "").endswith("%"):
+                given["share"] = read_share(spec.value or "")
+            else:
+                given["amount"] = float(spec.value or "")
+            if "horizon" in spec.options:
+                given["horizon"] = int(spec.options["horizon"])
+            if "price" in spec.options:
+                given["price"] = float(spec.options["price"])
+        except ValueError:
+            raise InvalidParameter.of("budget", _ALLOWED, text) from None
+        return cls(**given)  # type: ignore[arg-type]  # each is of its own kind
+
+    def total(self, items: int) -> float | None:
+        """What all steps may spend, with so many items; None: no limit."""
+        return self.amount if self.share is None else self.share * items
+
+    def __str__(self) -> str:
+        price = None if self.price is None else plain_number(self.price)
+        if self.amount is None and self.share is None:
+            return f"price:{price}"
+        limit = plain_number(self.amount) if self.amount else plain_share(self.share or 0)
+        horizon = "" if self.horizon is None else f",horizon={self.horizon}"
+        return f"total:{limit}{horizon}" + ("" if price is None else f",price={price}")
+
+
+def read_budget(given: Budget | Spending | float | str) -> Budget | Spending:
+    """A budget as a user writes it: of a step, or over time."""
+    if isinstance(given, Spending):
+        return given
+    if isinstance(given, str) and given.strip().startswith(("total:", "price:")):
+        return Spending.of(given)
+    return Budget.of(given)
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """What a step would bring, by the share of the eligible items it looks at."""
+
+    gains: Floats
+    """Net corrections for each eligible item, at ``SHARES``."""
+
+    @classmethod
+    def of(cls, places: Floats, gains: Floats) -> Outlook:
+        """From labelled items: where each comes in the order of choice (0 to 1), and its gain."""
+        order = np.argsort(places, kind="stable")
+        reached = np.searchsorted(places[order], SHARES, side="right")
+        sums = np.concatenate([[0.0], np.cumsum(gains[order])])
+        return cls(sums[reached] / max(1, len(gains)))
+
+    @property
+    def slopes(self) -> Floats:
+        """Of the least concave curve above the gains: what one more evaluation brings.
+
+        Gains on a labelled set go up and down by chance; that the best come first is what a
+        selector is for.
+        """
+        hull = [0]
+        for at in range(1, len(SHARES)):
+            while len(hull) > 1 and self._slope(hull[-2], hull[-1]) <= self._slope(hull[-2], at):
+                hull.pop()
+            hull.append(at)
+        curve = np.interp(SHARES, SHARES[hull], self.gains[hull])
+        return np.diff(curve) / np.diff(SHARES)
+
+    def _slope(self, left: int, right: int) -> float:
+        return float((self.gains[right] - self.gains[left]) / (SHARES[right] - SHARES[left]))
+
+    @staticmethod
+    def mean(outlooks: Sequence[Outlook]) -> Outlook:
+        """What steps bring in the mean."""
+        return Outlook(np.mean([outlook.gains for outlook in outlooks], axis=0))
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where spending over time stands before a step."""
+
+    left: float | None
+    """What is left for this step and all later ones; None: no limit."""
+    steps: int
+    """This step and those to come."""
+    unit: float = 1.0
+    """What an evaluation costs."""
+    later: float = 1.0
+    """What one is expected to cost in later steps."""
+
+    def evaluations(
+        self, price: float | None, now: Outlook, past: Sequence[Outlook], eligible: int
+    ) -> int:
+        """How many of the eligible items the step should look at.
+
+        What is left is given to the best evaluations first, in this step and in those to come,
+        which are expected to be like this one and like those so far, in equal parts; but no step
+        has more than ``BOUND`` times its even part, or less than that part of it: outlooks are
+        about one step, and rehearsed on few items.
+        """
+        widths = np.diff(SHARES) * eligible
+        brings = now.slopes
+        worth = brings > 0 if price is None else brings * price >= self.unit
+        if self.left is None or not self.unit:
+            return round(float(widths[worth].sum()))
+        expected = Outlook.mean([Outlook.mean([*past, now]), now])
+        own, coming = brings / self.unit, expected.slopes / (self.later or self.unit)
+        later = widths * self.later * (self.steps - 1)
+        spent = 0.0
+        for value in np.unique(own[worth])[::-1]:
+            ours = float(widths[worth & (own == value)].sum()) * self.unit
+            equal = float(later[coming == value].sum())
+            room = self.left - spent - float(later[coming > value].sum())
+            if room <= 0:
+                break
+            spent += min(ours, room * ours / (ours + equal))  # of equal ones each has its part
+        even = self.left / self.steps
+        spent = min(max(spent, even / BOUND), even * BOUND)
+        if price is not None:
+            spent = min(spent, float(widths[worth].sum()) * self.unit)
+        affordable = math.floor(self.left / self.unit + SLACK)
+        return max(0, min(eligible, affordable, round(spent / self.unit)))

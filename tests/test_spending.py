@@ -1,0 +1,312 @@
+"""Budgets over time: what is left, what a step is given of it, and what it is worth."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posterity import Budget, Model, Spending, Store
+from posterity._arrays import Codes
+from posterity.cli import run as cli
+from posterity.errors import InvalidParameter
+from posterity.rehearsal import Fits, Rehearsal
+from posterity.replay import run
+from posterity.rules import MaxBelief, Rule, cost_of
+from posterity.rules import parse as parse_rule
+from posterity.selectors import parse as parse_selector
+from posterity.shards import choose
+from posterity.shards import update as update_shard
+from posterity.spending import BOUND, SHARES, Account, Outlook, read_budget
+from tests import naive
+from tests.problems import synthetic_recording
+from tests.stores import World, make
+
+OUTLOOKS = st.lists(st.integers(-20, 40), min_size=len(SHARES) - 1, max_size=len(SHARES) - 1).map(
+    lambda found: Outlook(np.concatenate([[0], np.cumsum(found) / 1000]))
+)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(items=400, labelled=300)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("total:80000", "total:80000"),
+        ("total:8e4,horizon=8", "total:80000,horizon=8"),
+        (" total:160%,price=2.50 ", "total:160%,price=2.5"),
+        ("price:20", "price:20"),
+    ],
+)
+def test_a_budget_over_time_reads_as_it_prints(text: str, same: str) -> None:
+    read = read_budget(text)
+    assert str(read) == same
+    assert read_budget(same) == read == read_budget(read)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("total:", "total:0", "total:-5", "total:nan", "total:1,horizon=0", "price:0", "price:x"),
+        *("total:5,horizon=1.5", "total:5,until=6", "price:5,horizon=3", "total:5,6", "total:inf"),
+    ],
+)
+def test_nonsense_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="budget"):
+        read_budget(text)
+    with pytest.raises(InvalidParameter, match="budget over time"):
+        Spending(horizon=3)
+
+
+def test_a_budget_of_a_step_is_still_one() -> None:
+    assert read_budget("10%") == Budget.of(0.1) == read_budget(0.1)
+
+
+@given(OUTLOOKS)
+def test_slopes_are_those_of_the_least_concave_curve_above(outlook: Outlook) -> None:
+    expected = naive.concave_slopes(SHARES.tolist(), outlook.gains.tolist())
+    np.testing.assert_allclose(outlook.slopes, expected, atol=1e-9)
+    assert all(right <= left + 1e-9 for left, right in pairwise(outlook.slopes))
+
+
+@given(
+    OUTLOOKS,
+    st.lists(OUTLOOKS, max_size=3),
+    st.integers(1, 30),
+    st.integers(1, 5000),
+    st.floats(1, 20_000),
+    st.sampled_from([0.25, 1.0, 3.0]),
+    st.sampled_from([None, 5.0, 50.0]),
+)
+def test_the_best_evaluations_come_first_whoever_has_them(
+    now: Outlook,
+    past: list[Outlook],
+    steps: int,
+    eligible: int,
+    left: float,
+    unit: float,
+    price: float | None,
+) -> None:
+    account = Account(left, steps, unit, later=2.0)
+    found = account.evaluations(price, now, past, eligible)
+    widths = (np.diff(SHARES) * eligible).tolist()
+    worth = [slope > 0 if price is None else slope * price >= unit for slope in now.slopes]
+    own = [
+        (slope / unit, width * unit)
+        for slope, width, good in zip(now.slopes, widths, worth, strict=True)
+        if good
+    ]
+    expected = Outlook((np.mean([each.gains for each in [*past, now]], axis=0) + now.gains) / 2)
+    lowest = min((value for value, _ in own), default=np.inf)
+    coming = [
+        (slope / 2.0, width * 2.0)
+        for slope, width in zip(expected.slopes, widths, strict=True)
+        if slope / 2.0 >= lowest
+    ]
+    spent = naive.spend_best_first(own, coming, steps - 1, left)
+    even = left / steps
+    spent = min(max(spent, even / BOUND), even * BOUND)
+    if price is not None:
+        spent = min(spent, sum(cost for _, cost in own))
+    best = min(eligible, int(left / unit + 1e-6), round(spent / unit))
+    # Equal slopes may differ in their last bit: another level in the one, and not in the other.
+    assert abs(found - best) <= 1 + 1e-6 * eligible
+    assert 0 <= found <= eligible
+    assert found * unit <= left + 1e-3
+
+
+@given(OUTLOOKS, st.integers(1, 40))
+def test_steps_that_look_alike_are_given_alike(now: Outlook, steps: int) -> None:
+    if now.slopes[0] <= 0:
+        return
+    affordable = Account(1000.0 * steps, steps).evaluations(None, now, [], 100_000)
+    assert 1000 / BOUND - 1 <= affordable <= 1000 + 1
+    reached = float((np.diff(SHARES) * 100_000)[now.slopes > 0].sum())
+    assert affordable == round(min(1000, max(reached, 1000 / BOUND)))
+
+
+def test_a_free_model_looks_at_all_that_gains() -> None:
+    now = Outlook(np.minimum(SHARES, 0.5))
+    assert Account(10.0, 4, unit=0.0).evaluations(None, now, [], 1000) == 500
+    assert Account(None, 1).evaluations(2.0, now, [], 1000) == 500
+    assert Account(None, 1).evaluations(0.5, now, [], 1000) == 0
+
+
+@pytest.mark.parametrize("rule", ["max-belief", "cost-ratio:10", "cost-ratio:3+confirm"])
+def test_an_outlook_is_what_steps_of_every_share_would_bring(rule: str) -> None:
+    """Against a walk of copies, one for each share, under the calibrator the outlook has."""
+    recording = synthetic_recording(items=400, models=3, classes=4, missing=0, seed=5)
+    prior, decides = np.full(4, 0.25), parse_rule(rule)
+    votes = np.ascontiguousarray(recording.votes.T.astype(np.int32))
+    selector, rehearsal = parse_selector("value"), Rehearsal(recording.truth, prior, MaxBelief())
+    for model in range(2):
+        fits = Fits.of(votes[:, : model + 1], recording.truth, prior)
+        rehearsal.step(
+            fits,
+            votes[:, model],
+            model=model,
+            selector=selector,
+            rule=decides,
+            budget=Budget.of(1.0 if model == 0 else 0.4),
+            number=model,
+        )
+    fits = Fits.of(votes, recording.truth, prior)
+    asked = {"model": 2, "selector": selector, "rule": decides, "number": 2}
+    found = rehearsal.outlook(fits, votes[:, 2], **asked)  # type: ignore[arg-type]
+    expected = [_brought(rehearsal, fits, votes[:, 2], decides, share) for share in SHARES]
+    np.testing.assert_allclose(found.gains, expected, atol=1e-12)
+    again = rehearsal.outlook(fits, votes[:, 2], **asked)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.gains, again.gains)  # nothing was changed
+
+
+def _brought(rehearsal: Rehearsal, fits: Fits, cast: Codes, rule: Rule, share: float) -> float:
+    """By a step on a copy that looks at this share: how many more are known."""
+    total, items = 0, 0
+    for side, (kept, own) in enumerate(zip(rehearsal._shards, rehearsal._rows, strict=True)):
+        shard, truth = deepcopy(kept), rehearsal._truth[own]
+        fit = fits.halves[side].calibrated(rehearsal.calibrator)
+        label = shard.labels[0].label.copy()
+        value = shard.dependent.value(label, fit=fit, model=2, ratio=cost_of(rule))
+        rows = choose(
+            shard,
+            selector=parse_selector("value"),
+            budget=Budget.of(float(share)),
+            eligible=np.ones(len(own), dtype=np.bool_),
+            step=2,
+            value=lambda value=value: value,  # type: ignore[misc]
+        )
+        before = fit.believe(shard.dependent.cast, [0, 1], label).best
+        if len(rows):
+            update_shard(shard, rows, cast[own[rows]], fit, model=2)
+            after = shard.dependent.most_believed(stored=label)
+            for row in rows:
+                total += int(after[row] == truth[row]) - int(before[row] == truth[row])
+        items += len(own)
+    return total / items
+
+
+def register(store: Store, world: World, **costs: float | None) -> None:
+    for name, cost in costs.items():
+        store.register(Model(name, labelled=world.labelled_table(name), cost=cost))
+
+
+def spend(store: Store, world: World, name: str, budget: str, **options: object) -> int:
+    report = store.update(
+        name,
+        votes=world.votes_table(name),
+        budget=budget,
+        rule="max-belief",
+        **options,  # type: ignore[arg-type]
+    )
+    return 0 if report.step is None else report.evaluations
+
+
+def test_steps_of_the_same_budget_share_it(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    register(store, world, mid=None, new=None, best=None)
+    budget, spent = "total:300,horizon=3", 0
+    for left, name in ((3, "mid"), (2, "new"), (1, "best")):
+        plan = store.plan(name, budget=budget, rule="max-belief")
+        assert plan.spending is not None
+        assert plan.spending["left"] == 300 - spent
+        assert plan.spending["steps"] == left
+        even = (300 - spent) / left
+        assert even / BOUND - 1 <= plan.evaluations <= even * BOUND + 1
+        assert f"{300 - spent} is left for {left} steps" in str(plan)
+        spent += spend(store, world, name, budget)
+        assert store.log()[-1].budget == budget
+    assert 100 < spent <= 300
+    assert store.check() == []
+
+
+def test_what_an_undone_step_spent_is_spent(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    register(store, world, mid=2.0, new=0.5)
+    spent = 2.0 * spend(store, world, "mid", "total:200,horizon=2")
+    assert 0 < spent <= 200
+    store.revert(store.log()[-1].step)
+    plan = store.plan("new", budget="total:200,horizon=2", rule="max-belief")
+    assert plan.spending is not None
+    assert plan.spending["left"] == 200 - spent
+    assert plan.spending["later"] == pytest.approx(1.25)
+    assert plan.cost == plan.evaluations * 0.5 <= 200 - spent
+    other = store.plan("new", budget="total:200,horizon=3", rule="max-belief")
+    assert other.spending is not None  # other words are another account
+    assert other.spending["left"] == 200
+
+
+def test_nothing_is_spent_that_is_not_worth_it(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    register(store, world, best=1.0)
+    report = store.update("best", votes=world.votes_table("best"), budget="price:0.001")
+    assert report.step is None
+    assert "worth its price" in report.note
+    few, many = (
+        store.plan("best", budget=f"price:{price}", rule="max-belief").evaluations
+        for price in (5, 100)
+    )
+    assert 0 < few <= many
+
+
+def test_the_first_labels_are_outside_of_it(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world)
+    register(store, world, old=None, mid=None)
+    assert spend(store, world, "old", "total:50%,horizon=2") == 400
+    plan = store.plan("mid", budget="total:50%,horizon=2")
+    assert plan.spending is not None
+    assert plan.spending["left"] == 200
+
+
+def test_when_nothing_is_left_nothing_is_done(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    register(store, world, mid=None, best=None)
+    assert spend(store, world, "mid", "total:5,horizon=1") == 5
+    report = store.update("best", votes=world.votes_table("best"), budget="total:5,horizon=1")
+    assert report.step is None
+    assert "nothing is left" in report.note
+
+
+def test_what_is_refused(tmp_path: Path, world: World) -> None:
+    plain = make(tmp_path / "plain", world, "old", beliefs="plain")
+    register(plain, world, mid=None)
+    with pytest.raises(InvalidParameter, match="what a step would bring"):
+        plain.plan("mid", budget="total:300")
+    store = make(tmp_path / "store", world, "old")
+    register(store, world, mid=0.5)
+    with pytest.raises(InvalidParameter, match=r"one of 'mid' costs 0\.5"):
+        store.plan("mid", budget="total:100%")
+    recording = synthetic_recording(items=100, models=2, classes=3, missing=0, seed=1)
+    with pytest.raises(InvalidParameter, match="needs dependent beliefs"):
+        run(recording, budgets="price:5", split=0.5, beliefs="plain")
+
+
+def test_the_commands(tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    store = make(tmp_path / "store", world, "old")
+    register(store, world, mid=None)
+    assert cli(["plan", store.path, "mid", "--budget", "total:200,horizon=2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["spending"]["left"] == 200
+    assert len(told["spending"]["outlook"]) == len(SHARES)
+    assert cli(["plan", store.path, "mid", "--budget", "total:200,horizon=2"]) == 0
+    assert "of total:200,horizon=2 200 is left for 2 steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("budget", ["total:60%,horizon=3", "total:60%", "total:60%,price=100"])
+def test_replay_spends_no_more_than_the_total(budget: str) -> None:
+    recording = synthetic_recording(items=600, models=4, classes=4, missing=0, seed=3)
+    found = run(recording, budgets=[budget, "20%"], split=0.5, rules="max-belief")
+    over_time, each = found.rows
+    assert over_time["spending"] == budget
+    assert over_time["budget"] is None
+    assert (each["budget"], each["spending"]) == (0.2, None)
+    assert 0 < over_time["evaluations"] <= each["evaluations"]
+    assert budget in str(found)
