@@ -280,6 +280,7 @@ def test_what_is_expected_counts_answers_as_right(store: Store, world: World) ->
     report = store.update(world.model("new"), budget="10%")
     assert report.expected is not None
     assert report.expected["accuracy"]["low"] >= 40 / 60  # what people said is not in doubt
+    assert report.held is not None
     assert report.held["pinned"] == 40
     assert not any(one["unlike"] for one in report.differences if one["figure"] == "belief")
 
