@@ -247,8 +247,8 @@ def report_kinds(told: dict[str, Any]) -> str:
 The same two models under other settings, one store after the other in one process, one run; what is
 above has plain beliefs. Whatever the number of items, dependent beliefs walk {LABELLED:,} labelled
 items through all steps, for a plan and again for its step where these are two commands; here they
-are one process. A queue of {ANSWERS} items to review took {asked["queue"]:.1f} s, taking the answers
-{asked["review"]:.1f} s. Peak memory of all: {peak:.2f} GiB.
+are one process. A queue of {ANSWERS} items to review took {asked["queue"]:.1f} s, taking the
+answers {asked["review"]:.1f} s. Peak memory of all: {peak:.2f} GiB.
 
 {chr(10).join(lines)}
 """

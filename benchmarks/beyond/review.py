@@ -25,10 +25,10 @@ from posterity.votes import MISSING
 
 Row = dict[str, Any]
 
-ANSWERS = 500
+ANSWERS, FIRST = 500, 100
 BUDGETS = ("10%", "30%")
 ORDERS = ("worth", "entropy", "random")
-SPLITS = 3
+SPLITS = 5
 FEW = 500
 """Labelled items beside which as many answers weigh much."""
 SEQUENCES = {
@@ -50,7 +50,9 @@ class Rows:
 
     def write(self, path: Path) -> None:
         """As Parquet."""
-        pq.write_table(pa.Table.from_pylist(self.rows), path)
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        columns = {name: [row.get(name) for row in self.rows] for name in names}
+        pq.write_table(pa.table(columns), path)
 
 
 def measure(recordings: Path, name: str) -> Rows:
@@ -105,7 +107,7 @@ class _Case:
                 "order": order,
                 "accuracy": before,
                 "corrected": int(wrong.sum()),
-                "first": int(wrong[: ANSWERS // 5].sum()),
+                "first": int(wrong[:FIRST].sum()),
                 "expected": queue.worth,
             }
 
@@ -161,9 +163,9 @@ def _asked(kept: dict[str, list[Row]]) -> list[str]:
         f"means of {SPLITS} random splits): how many labels an answer corrected, by the order "
         "items were asked about in. That is the accuracy gained by an answer, times the number of "
         "items; it is 1 at most. *Expected*: what the queue itself says, 1 − belief.\n",
-        "| recording | budget | items | accuracy | worth (default): first 100 | worth: all | "
-        "expected | entropy: all | random: all | worth beside random |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        f"| recording | budget | items | accuracy | worth: first {FIRST} | worth: all | expected | "
+        f"entropy: first {FIRST} | entropy: all | random: all | worth beside random, all |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, rows in kept.items():
         most = max(row["labelled"] for row in rows)
@@ -177,8 +179,9 @@ def _asked(kept: dict[str, list[Row]]) -> list[str]:
             told.append(
                 f"| {name} | {budget} | {worth[0]['n']:,} | "
                 f"{mean(row['accuracy'] for row in worth):.1f} % | "
-                f"{mean(row['first'] for row in worth) / (ANSWERS // 5):.2f} | "
+                f"{mean(row['first'] for row in worth) / FIRST:.2f} | "
                 f"{gained['worth']:.2f} | {mean(r['expected'] for r in worth) / ANSWERS:.2f} | "
+                f"{mean(row['first'] for row in own['entropy']) / FIRST:.2f} | "
                 f"{gained['entropy']:.2f} | {gained['random']:.2f} | "
                 f"{gained['worth'] / max(gained['random'], 1 / ANSWERS):.1f} times |"
             )

@@ -63,9 +63,9 @@ class Reviewed:
     def __str__(self) -> str:
         told = [self.note] if self.note else []
         if self.items:
-            begin = "would be" if self.step is None else f"step {self.step}:"
+            begin = "tried" if self.step is None else f"step {self.step}"
             told.append(
-                f"{begin} {self.items:,} answers; {self.flips:,} labels were wrong "
+                f"{begin}: {self.items:,} answers; {self.flips:,} labels were wrong "
                 f"({self.expected_flips:.1f} were expected to be), "
                 f"{self.items - self.flips - self.first_labels:,} right"
                 + (f", {self.first_labels:,} missing" if self.first_labels else "")
@@ -117,7 +117,8 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
     reviews = live_reviews(context.headers)
     plain = Reviewed(None, empty=given.empty, refused=given.refused, learn=learn)
     if any(header.request == digest for header in reviews):
-        publish_labels(context)  # killed after its commit, it may have been left undone
+        if not dry_run:
+            publish_labels(context)  # killed after its commit, it may have been left undone
         note = "Nothing to do: these answers were given already."
         return replace(plain, again=len(given.rows), note=note)
     step, files, total, done = context.head + 1, list[DataFile](), total_of(context), plain
@@ -154,10 +155,9 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
         if not dry_run:
             files.append(write_rows(context, step, shard, start + rows, None, decided))
     if not done.items:
-        publish_labels(context)
         return replace(done, note=_nothing(given))
     if dry_run:
-        return done
+        return replace(done, note="Nothing was changed.")
     done = replace(done, step=step)
     header = Header(
         step,
