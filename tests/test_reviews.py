@@ -449,6 +449,17 @@ def test_what_was_learnt_is_recorded_with_the_step(tmp_path: Path, world: World)
     assert fits[0] != fits[1]
 
 
+def test_learning_from_items_that_were_picked_is_warned_of(tmp_path: Path) -> None:
+    world = World(items=300)
+    for order, warned in (("worth", True), ("random", False)):
+        held = make(tmp_path / order, world, "old", "mid", "new")
+        ids = held.review_queue(60, order=order).items["id"].to_pylist()
+        answers = {"id": ids, "answer": truths(world, ids)}
+        assert not held.review(answers, dry_run=True).warning  # pins alone do no harm
+        done = held.review(answers, learn=True)
+        assert bool(done.warning) == ("they were picked" in str(done)) == warned
+
+
 def test_plain_beliefs_cannot_learn(tmp_path: Path, world: World) -> None:
     held = make(tmp_path / "store", world, "old", beliefs="plain")
     with pytest.raises(InvalidParameter, match="cannot learn"):

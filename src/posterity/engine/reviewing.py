@@ -6,6 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,14 @@ from posterity.engine.steps import REVIEW, Header, live_reviews
 from posterity.engine.totals import total_of
 from posterity.engine.updating import commit_step, write_rows
 from posterity.errors import CommitConflict, InvalidParameter
+from posterity.expectations import Sums
 from posterity.metrics import flipped
 from posterity.tables.delta import DataFile
 from posterity.votes import MISSING
 
 TRIES = 20
+CLEAR = 4.0
+"""Standard errors beyond which a mean belief is no accident."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Reviewed:
     learn: bool = False
     """Whether the answers are in the labelled set."""
     note: str = ""
+    warning: str = ""
+    """Where items that are to be learnt from were not drawn."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -78,6 +84,8 @@ class Reviewed:
             told.append(f"{self.again:,} answers were there already")
         if self.empty and self.items:
             told.append(f"{self.empty:,} rows have no answer yet")
+        if self.warning:
+            told.append(f"warning: {self.warning}")
         told += [
             f"warning: {count:,} rows left out: {what}" for what, count in self.refused.items()
         ]
@@ -122,7 +130,7 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
         note = "Nothing to do: these answers were given already."
         return replace(plain, again=len(given.rows), note=note)
     step, files, total, done = context.head + 1, list[DataFile](), total_of(context), plain
-    told = 0
+    held, told = total.sums, 0
     for shard, start, items in context.shards:
         own = slice(*np.searchsorted(given.rows, [start, start + items]))
         rows, codes = given.rows[own] - start, given.answers[own]
@@ -156,6 +164,8 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
             files.append(write_rows(context, step, shard, start + rows, None, decided))
     if not done.items:
         return replace(done, note=_nothing(given))
+    if learn:
+        done = replace(done, warning=_picked(held, done))
     if dry_run:
         return replace(done, note="Nothing was changed.")
     done = replace(done, step=step)
@@ -187,6 +197,22 @@ def _digest(given: Given, learn: bool) -> str:
     for part in (given.rows, given.answers):
         told.update(np.ascontiguousarray(part).tobytes())
     return told.hexdigest()[:12]
+
+
+def _picked(held: Sums, done: Reviewed) -> str:
+    """What to say where labels of these items were believed unlike those of all items."""
+    items = done.items - done.first_labels
+    if not items or not held.items:
+        return ""
+    own, every = 1 - done.expected_flips / items, held.belief / held.items
+    spread = sqrt(max(0.0, held.squares / held.items - every**2) / items)
+    if abs(own - every) <= CLEAR * spread:
+        return ""
+    return (
+        f"labels of these items were believed {own:.2f} in the mean, those of all items {every:.2f}:"
+        " they were picked, and models look on them as they do not on others. Beliefs that learn "
+        "from many such answers are off; draw the items to learn from (--order random)"
+    )
 
 
 def _nothing(given: Given) -> str:
