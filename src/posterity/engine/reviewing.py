@@ -209,8 +209,8 @@ def _picked(held: Sums, done: Reviewed) -> str:
     if abs(own - every) <= CLEAR * spread:
         return ""
     return (
-        f"labels of these items were believed {own:.2f} in the mean, those of all items {every:.2f}:"
-        " they were picked, and models look on them as they do not on others. Beliefs that learn "
+        f"labels of these items were believed {own:.2f} in the mean, those of all {every:.2f}: "
+        "they were picked, and models look on them as they do not on others. Beliefs that learn "
         "from many such answers are off; draw the items to learn from (--order random)"
     )
 
