@@ -62,8 +62,10 @@ def measure(recordings: Path, name: str) -> Rows:
     recording = Recording.load(recordings / f"{name}.npz").pick(SEQUENCES[name])
     rows: list[Row] = []
     for seed in range(1, SPLITS + 1):
-        drawn = np.random.default_rng(seed).permutation(len(recording))[:MOST]
-        parts = take_apart(recording.take(drawn), 0.5, seed=seed)
+        some = recording
+        if len(recording) > MOST:
+            some = recording.take(np.random.default_rng(seed).permutation(len(recording))[:MOST])
+        parts = take_apart(some, 0.5, seed=seed)
         few = np.random.default_rng(seed).permutation(len(parts.labelled))[:FEW]
         for budget in BUDGETS:
             common = {"recording": name, "budget": budget, "seed": seed, "n": len(parts.target)}
