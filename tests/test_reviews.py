@@ -458,6 +458,9 @@ def test_learning_from_items_that_were_picked_is_warned_of(tmp_path: Path) -> No
         assert not held.review(answers, dry_run=True).warning  # pins alone do no harm
         done = held.review(answers, learn=True)
         assert bool(done.warning) == ("they were picked" in str(done)) == warned
+        held.revert(3)
+        held.review(answers)  # pinned first, and learnt from after that: as it was before both
+        assert bool(held.review(answers, learn=True).warning) == warned
 
 
 def test_plain_beliefs_cannot_learn(tmp_path: Path, world: World) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from posterity._arrays import Codes
+from posterity._arrays import Rows
 from posterity._version import __version__
 from posterity.engine.answerfiles import Given, read_answers
 from posterity.engine.context import Context
@@ -130,7 +130,7 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
         note = "Nothing to do: these answers were given already."
         return replace(plain, again=len(given.rows), note=note)
     step, files, total, done = context.head + 1, list[DataFile](), total_of(context), plain
-    held, told = total.sums, 0
+    held, votes, told = total.sums, Sums(), 0
     for shard, start, items in context.shards:
         own = slice(*np.searchsorted(given.rows, [start, start + items]))
         rows, codes = given.rows[own] - start, given.answers[own]
@@ -141,8 +141,11 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
         state = state_of(context, shard, start, items)
         now, pinned = state.current(0.0), state.pinned
         known = pinned[rows] & (now.label[rows] == codes)
-        if learn and known.any():
-            known &= _learnt(context, reviews, shard, start, items)[rows] == codes
+        if learn:
+            history = ShardHistory.read(context.ledger, shard, start, items)
+            learnt = history.pins([header for header in reviews if header.learn])
+            known &= learnt[rows] == codes
+            votes += _by_votes(history, reviews, rows[~known])
         done = replace(done, again=done.again + int(known.sum()))
         rows, codes = rows[~known], codes[~known]
         if not len(rows):
@@ -165,7 +168,7 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
     if not done.items:
         return replace(done, note=_nothing(given))
     if learn:
-        done = replace(done, warning=_picked(held, done))
+        done = replace(done, warning=_picked(votes, held))
     if dry_run:
         return replace(done, note="Nothing was changed.")
     done = replace(done, step=step)
@@ -184,13 +187,6 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
     return done
 
 
-def _learnt(
-    context: Context, reviews: Sequence[Header], shard: int, start: int, items: int
-) -> Codes:
-    history = ShardHistory.read(context.ledger, shard, start, items)
-    return history.pins([header for header in reviews if header.learn])
-
-
 def _digest(given: Given, learn: bool) -> str:
     """Names the work: the same answers, whatever file they come in."""
     told = hashlib.sha256(b"learn" if learn else b"")
@@ -199,17 +195,23 @@ def _digest(given: Given, learn: bool) -> str:
     return told.hexdigest()[:12]
 
 
-def _picked(held: Sums, done: Reviewed) -> str:
-    """What to say where labels of these items were believed unlike those of all items."""
-    items = done.items - done.first_labels
-    if not items or not held.items:
+def _by_votes(history: ShardHistory, reviews: Sequence[Header], rows: Rows) -> Sums:
+    """The beliefs in labels of items before people answered."""
+    first = min((header.step for header in reviews), default=max(history.steps, default=0) + 1)
+    then = history.before(first).current([], 0.0)
+    return Sums.of(then.belief[rows][then.label[rows] != MISSING])
+
+
+def _picked(own: Sums, every: Sums) -> str:
+    """What to say where labels of some items were believed unlike those of all."""
+    if not own.items or not every.items:
         return ""
-    own, every = 1 - done.expected_flips / items, held.belief / held.items
-    spread = sqrt(max(0.0, held.squares / held.items - every**2) / items)
-    if abs(own - every) <= CLEAR * spread:
+    mean, usual = own.belief / own.items, every.belief / every.items
+    spread = sqrt(max(0.0, every.squares / every.items - usual**2) / own.items)
+    if abs(mean - usual) <= CLEAR * spread:
         return ""
     return (
-        f"labels of these items were believed {own:.2f} in the mean, those of all {every:.2f}: "
+        f"labels of these items were believed {mean:.2f} in the mean, those of all {usual:.2f}: "
         "they were picked, and models look on them as they do not on others. Beliefs that learn "
         "from many such answers are off; draw the items to learn from (--order random)"
     )
