@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from posterity import Confusion, Model, Store, checks, priors, shards
@@ -190,6 +190,38 @@ def test_a_store_equals_naive(moves: list[Move]) -> None:
             believed = [one.belief_proposed for one in wanted]
             assert now.belief_proposed == pytest.approx(believed, rel=1e-4)
             assert store.status()["pending"] == sum(one.proposed >= 0 for one in wanted)
+        assert store.check() == []
+
+
+@given(stories(), st.integers(1, 3), st.integers(0, ITEMS - 1))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+def test_a_store_equals_naive_without_an_item(moves: list[Move], after: int, gone: int) -> None:
+    """One is removed after some steps, and purged before the last; nobody else notices."""
+    for move in moves[after:]:
+        assume(move.votes.keys() != {gone} and move.answers.keys() != {gone})
+    for at, move in enumerate(moves[after:], start=after):
+        settling = move.reverts is None and move.rule is None and not move.answers
+        others = (stand(moves[:at], item).proposed for item in range(ITEMS) if item != gone)
+        assume(not settling or any(one != naive.NONE for one in others))
+        move.votes.pop(gone, None)
+        move.answers.pop(gone, None)
+    with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").exists() else None) as folder:
+        store = Store.create(Path(folder, "store"), classes=CLASSES, shard_rows=4)
+        store.add({"id": list(range(ITEMS))})
+        for at, move in enumerate(moves):
+            if at == after:
+                store.remove(gone)
+            if at == len(moves) - 1 and at > after:
+                store.compact()
+            carry_out(store, at, move)
+        left = [item for item in range(ITEMS) if item != gone or after >= len(moves)]
+        wanted = [stand(moves, item) for item in left]
+        assert store.labels()["label"].to_pylist() == [
+            None if one.label == naive.NONE else CLASSES[one.label] for one in wanted
+        ]
+        assert store.status()["pending"] == sum(one.proposed >= 0 for one in wanted)
+        pinned = store.status()["reviewed"]
+        assert pinned == sum(one.belief == 1.0 for one in wanted)
         assert store.check() == []
 
 
