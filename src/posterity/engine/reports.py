@@ -185,7 +185,7 @@ def _with_pinned(of_others: Estimate | None, others: int, pinned: int) -> Estima
 def expected_accuracy(report: dict[str, Any]) -> Estimate | None:
     """Of all labels after a step, by what its header tells; None where that is older than this.
 
-    Reverts and settles have only the beliefs: nobody has gone through them with labelled items.
+    Reverts, settles and reviews have only the beliefs: no labelled items went through them.
     """
     told, held = report.get("expected"), report.get("held")
     if told is not None:
