@@ -198,7 +198,12 @@ KINDS: dict[str, tuple[dict[str, str], str]] = {
     "defaults: dependent beliefs, selector `value`": ({}, "cost-ratio:10"),
     "the same with a promise, `at-most:1%`": ({}, "at-most:1%"),
     "the same with class shares, `--prior estimated`": ({"prior": "estimated"}, "cost-ratio:10"),
+    "the defaults after a review": ({}, "cost-ratio:10"),
+    "the same, answers learnt from": ({}, "cost-ratio:10"),
 }
+REVIEWED = {"the defaults after a review": False, "the same, answers learnt from": True}
+"""Whether answers, given before the plan, are learnt from."""
+ANSWERS = 500
 
 
 def measure_kinds(folder: Path) -> dict[str, Any]:
@@ -211,6 +216,11 @@ def measure_kinds(folder: Path) -> dict[str, Any]:
         items = store.add(folder / "items.parquet")
         register_models(store, folder, ("old", "new"))
         stage("first update", partial(store.update, "old", votes=folder / "old.parquet"))
+        if kind in REVIEWED:
+            queue = stage("queue", partial(store.review_queue, ANSWERS))
+            answers = queue.items.select(["id", "label"])
+            review = partial(store.review, answers, answer="label", learn=REVIEWED[kind])
+            stage("review", review)
         plan = stage("plan 10 %", partial(store.plan, "new", budget="10%", rule=rule))
         stage("update 10 %", partial(store.update, "new", plan=plan.id, votes=votes))
         told[kind] = {"items": items, "stages": stage.seconds, "peaks": stage.peaks}
@@ -231,12 +241,14 @@ def report_kinds(told: dict[str, Any]) -> str:
         cells = [f"{measured['stages'][name]:.1f} s" for name in stages]
         lines.append(f"| {kind} | {' | '.join(cells)} | {step(measured) / step(usual):.2f} |")
     peak = max(max(measured["peaks"].values()) for measured in told.values())
+    asked = told[next(iter(REVIEWED))]["stages"]
     return f"""## Kinds of beliefs, {usual["items"]:,} items
 
 The same two models under other settings, one store after the other in one process, one run; what is
 above has plain beliefs. Whatever the number of items, dependent beliefs walk {LABELLED:,} labelled
 items through all steps, for a plan and again for its step where these are two commands; here they
-are one process. Peak memory of all: {peak:.2f} GiB.
+are one process. A queue of {ANSWERS} items to review took {asked["queue"]:.1f} s, taking the
+answers {asked["review"]:.1f} s. Peak memory of all: {peak:.2f} GiB.
 
 {chr(10).join(lines)}
 """

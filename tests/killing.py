@@ -33,7 +33,7 @@ fitting.calibrate([(_fit, _few, _truth)], [0, 1], _fit.calibrator)
 _fit.believe(_few, [0, 1], _truth, _truth[:, None])
 _fit.value(_few, [0, 1], _truth, model=1, ratio=1)
 
-OPERATIONS = ("add", "update", "revert", "settle", "compact")
+OPERATIONS = ("add", "update", "revert", "settle", "review", "compact")
 
 
 def prepared(path: Path, operation: str) -> World:
@@ -42,7 +42,11 @@ def prepared(path: Path, operation: str) -> World:
     store = small_store(path, world)
     if operation in ("revert", "compact"):
         store.update(world.model("mid"), budget="50%", rule="max-belief")
-    if operation in ("update", "settle"):  # with flips pending, that the update makes or drops
+    if operation in (
+        "update",
+        "settle",
+        "review",
+    ):  # with flips pending, that the update makes or drops
         report = store.update(world.model("mid"), budget="50%", rule="max-belief+confirm")
         assert report.pending > 0
     if operation == "compact":
@@ -69,6 +73,9 @@ def perform(path: str, operation: str, log: str, pause: float = 0.0) -> None:
         store.revert(1)
     elif operation == "settle":
         store.settle()
+    elif operation == "review":
+        answers = [f"item-{number}" for number in range(0, 60, 4)]
+        store.review({"id": answers, "answer": world.truth[::4]})
     elif operation == "import":
         table = world.table().append_column("old", [world.votes["old"]])
         table = table.append_column("new", [world.votes["new"]])

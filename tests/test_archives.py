@@ -43,11 +43,12 @@ def write_archive() -> None:
     """The store every format from 2 on has to keep reading.
 
     Imported labels with the truth of some, an update, soft votes, an appended class, a stated
-    confusion, a revert, a removal; from 4 on also flips that were settled, and pending ones.
+    confusion, a revert, a removal; from 4 on also flips that were settled, and pending ones; from
+    5 on answers of people, one of them taken back, and class shares that votes tell of.
     """
     with tempfile.TemporaryDirectory() as folder:
         world = World()
-        store = Store.create(Path(folder, "store"), classes=NAMES, shard_rows=25)
+        store = Store.create(Path(folder, "store"), classes=NAMES, shard_rows=25, prior="estimated")
         truth = {"id": [f"item-{at}" for at in range(30)], "truth": world.truth[:30]}
         predictions = world.table().append_column("pred", pa.array(world.votes["old"]))
         store.import_predictions(predictions, {"pred": Model("old", labelled=truth)})
@@ -59,6 +60,12 @@ def write_archive() -> None:
         store.remove(["item-5"])
         store.update(world.model("mid"), budget="60%", rule="max-belief+confirm")
         store.settle()
+        asked = [f"item-{number}" for number in range(20, 40)]
+        store.review({"id": asked[:15], "answer": world.truth[20:35]}, learn=True)
+        store.review({"id": asked[10:], "answer": world.truth[30:40]})
+        store.revert(len(store.log()) - 1)
+        dear = Model("dear", accuracy=0.85, predict=eels)
+        store.update(dear, budget="50%", rule="cost-ratio:2,of.cat=5")
         late = Model("late", accuracy=0.9, predict=eels)
         store.update(late, budget="50%", rule="max-belief+confirm")
         assert store.check() == []

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from posterity import Confusion, Model, Store, checks, priors, shards
@@ -44,11 +44,12 @@ ITEMS = 9
 
 @dataclass
 class Move:
-    """One step: an update with votes on some items, a settle, or a revert."""
+    """One step: an update with votes on some items, a settle, a review, or a revert."""
 
     rule: str | None = None
     votes: dict[int, int] = field(default_factory=dict)
     reverts: int | None = None
+    answers: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -71,8 +72,12 @@ def stand(moves: Sequence[Move], item: int) -> Standing:
     cast: list[int] = []
     confusions: list[naive.Matrix] = []
     entropy = naive.entropy([1 / 3] * 3)
+    answer: int | None = None
     for at, move in enumerate(moves):
-        if at in undone or move.reverts is not None:
+        if at in undone or move.reverts is not None or (move.answers and item not in move.answers):
+            continue
+        if item in move.answers:
+            answer = move.answers[item]
             continue
         if item not in move.votes:
             if now.proposed != naive.NONE:
@@ -98,7 +103,7 @@ def stand(moves: Sequence[Move], item: int) -> Standing:
         label, proposed = naive.confirmed(move.rule, now.label, wanted, now.proposed)
         waiting = believed[proposed] if proposed != naive.NONE else 0.0
         now = Standing(label, proposed, believed[label], waiting)
-    return now
+    return now if answer is None else Standing(answer, naive.NONE, 1.0)
 
 
 @st.composite
@@ -107,11 +112,22 @@ def stories(draw: st.DrawFn) -> list[Move]:
     some = st.dictionaries(st.integers(0, ITEMS - 1), st.integers(0, 2), min_size=1)
     moves = [Move("max-belief", draw(everything))]
     for at in range(1, draw(st.integers(3, 6))):
-        kind = draw(st.sampled_from(["update", "update", "update", "settle", "revert"]))
+        kind = draw(st.sampled_from(["update", "update", "update", "settle", "revert", "review"]))
         undone = {move.reverts for move in moves}
         free = [step for step in range(1, at) if step not in undone]
         if kind == "revert" and free:
             moves.append(Move(reverts=draw(st.sampled_from(free))))
+        elif kind == "review":
+            # Never all items: an update needs one it may look at.
+            answers = st.dictionaries(st.integers(0, 5), st.integers(0, 2), min_size=1, max_size=4)
+            moves.append(Move(answers=draw(answers)))
+            repeated = any(
+                move.answers == moves[-1].answers or _said(moves[:-1], moves[-1])
+                for move in moves[:-1]
+            )
+            if repeated:  # then there would be nothing to do
+                moves.pop()
+                moves.append(Move(draw(st.sampled_from(RULES)), draw(some)))
         elif kind == "settle" and any(stand(moves, item).proposed >= 0 for item in range(ITEMS)):
             moves.append(Move())
         else:
@@ -119,9 +135,19 @@ def stories(draw: st.DrawFn) -> list[Move]:
     return moves
 
 
+def _said(moves: Sequence[Move], review: Move) -> bool:
+    """Whether some of these answers may be there already."""
+    return any(review.answers.items() & move.answers.items() for move in moves)
+
+
 def carry_out(store: Store, at: int, move: Move) -> None:
     if move.reverts is not None:
         assert store.revert(move.reverts).step == at
+        return
+    if move.answers:
+        answers = {"id": list(move.answers), "answer": [CLASSES[k] for k in move.answers.values()]}
+        done = store.review(answers)
+        assert (done.step, done.items) == (at, len(move.answers))
         return
     if move.rule is None:
         assert store.settle().step == at
@@ -133,7 +159,7 @@ def carry_out(store: Store, at: int, move: Move) -> None:
         }
     )
     model = Model(f"model-{at}", accuracy=ACCURACIES[at])
-    report = store.update(model, budget="100%", rule=move.rule, votes=votes)
+    report = store.update(model, budget="100%", rule=move.rule, votes=votes, keep_unplanned=True)
     assert (report.step, report.evaluations) == (at, len(move.votes))
 
 
@@ -167,6 +193,38 @@ def test_a_store_equals_naive(moves: list[Move]) -> None:
         assert store.check() == []
 
 
+@given(stories(), st.integers(1, 3), st.integers(0, ITEMS - 1))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+def test_a_store_equals_naive_without_an_item(moves: list[Move], after: int, gone: int) -> None:
+    """One is removed after some steps, and purged before the last; nobody else notices."""
+    for move in moves[after:]:
+        assume(move.votes.keys() != {gone} and move.answers.keys() != {gone})
+    for at, move in enumerate(moves[after:], start=after):
+        settling = move.reverts is None and move.rule is None and not move.answers
+        others = (stand(moves[:at], item).proposed for item in range(ITEMS) if item != gone)
+        assume(not settling or any(one != naive.NONE for one in others))
+        move.votes.pop(gone, None)
+        move.answers.pop(gone, None)
+    with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").exists() else None) as folder:
+        store = Store.create(Path(folder, "store"), classes=CLASSES, shard_rows=4)
+        store.add({"id": list(range(ITEMS))})
+        for at, move in enumerate(moves):
+            if at == after:
+                store.remove(gone)
+            if at == len(moves) - 1 and at > after:
+                store.compact()
+            carry_out(store, at, move)
+        left = [item for item in range(ITEMS) if item != gone or after >= len(moves)]
+        wanted = [stand(moves, item) for item in left]
+        assert store.labels()["label"].to_pylist() == [
+            None if one.label == naive.NONE else CLASSES[one.label] for one in wanted
+        ]
+        assert store.status()["pending"] == sum(one.proposed >= 0 for one in wanted)
+        pinned = store.status()["reviewed"]
+        assert pinned == sum(one.belief == 1.0 for one in wanted)
+        assert store.check() == []
+
+
 @given(stories())
 @settings(max_examples=100, deadline=None)
 def test_shards_in_memory_equal_naive(moves: list[Move]) -> None:
@@ -174,7 +232,7 @@ def test_shards_in_memory_equal_naive(moves: list[Move]) -> None:
     (labels,) = shard.labels
     done: list[Move] = []
     for move in moves:
-        if move.reverts is not None:
+        if move.reverts is not None or move.answers:
             continue
         at = len(done)
         before = [stand(done, item) for item in range(ITEMS)]

@@ -18,7 +18,7 @@ from posterity.engine import caches, derived
 from posterity.engine.context import Context
 from posterity.engine.derived import state_of
 from posterity.engine.history import ShardHistory
-from posterity.engine.steps import live_updates
+from posterity.engine.steps import live_reviews, live_updates
 from posterity.tables.files import LocalFiles, open_files
 from tests.stores import World, small_store
 
@@ -63,6 +63,8 @@ def assert_same(context: Context) -> None:
         for model in ("old", "mid", "new", "best", "nobody"):
             mask = history.voted_by(live, model)
             assert mask.tolist() == state.voted_by(model).tolist()
+        pins = history.pins(live_reviews(context.headers))
+        assert (pins >= 0).tolist() == state.pinned.tolist()
 
 
 class Reads:
@@ -257,6 +259,13 @@ def rows_of(store: Store) -> int:
     return Context(open_files(store.path)).rows
 
 
+def review(store: Store, world: World) -> Any:
+    """A few answers, others each time."""
+    ids = store.review_queue(4).items["id"].to_pylist()
+    truth = [world.truth[int(one.split("-")[1])] for one in ids]
+    return store.review({"id": ids, "answer": truth}) if ids else None
+
+
 def operations(world: World) -> Iterator[tuple[str, Callable[[Store], Any]]]:
     for name in ("mid", "new", "best"):
         for share in ("20%", "100%"):
@@ -269,6 +278,7 @@ def operations(world: World) -> Iterator[tuple[str, Callable[[Store], Any]]]:
 
             yield f"{name} {share}", update
     yield "settle", lambda store: store.settle()
+    yield "review", lambda store: review(store, world)
     yield "revert", lambda store: store.revert(len(store.log()) - 1)
     yield "revert the first", lambda store: store.revert(0)
     yield "compact", lambda store: store.compact()

@@ -74,7 +74,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(
     content=contents_of_files(),
-    command=st.sampled_from(["add", "model", "update", "prior", "import", "soft import"]),
+    command=st.sampled_from(["add", "model", "update", "prior", "import", "soft import", "review"]),
 )
 @settings(max_examples=CASES, suppress_health_check=list(HealthCheck))
 def test_no_file_breaks_a_store(
@@ -99,6 +99,7 @@ def test_no_file_breaks_a_store(
             *("import", str(path), str(folder), "--label", "vote", "--model", "third"),
             *("--accuracy", "0.7", "--soft", "truth:x", "--payload", ""),
         ],
+        "review": ["review", str(path), "--answers", str(file), "--answer", "vote"],
         "prior": ["init", str(folder / "other"), "--classes", str(file)],
     }[command]
     os.environ[cli.TRACEBACK] = ""

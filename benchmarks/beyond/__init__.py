@@ -1,1 +1,1 @@
-"""Beyond one calibrated step, measured on recordings: promises, class shares, shift."""
+"""Beyond one calibrated step, measured on recordings: promises, class shares, shift, review."""

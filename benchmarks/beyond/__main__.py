@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.beyond import promises, shares, shift
+from benchmarks.beyond import promises, review, shares, shift
 from benchmarks.beyond.page import write_page
 from posterity.replay import Results
 
-PARTS = ("promises", "shares", "shift")
+PARTS = ("promises", "shares", "shift", "review")
 
 
-def jobs(part: str, recordings: Path, splits: int) -> Iterator[tuple[str, Callable[[], Results]]]:
+def jobs(
+    part: str, recordings: Path, splits: int
+) -> Iterator[tuple[str, Callable[[], Results | review.Rows]]]:
     """What to keep the rows as, and how to make them."""
     if part == "promises":
         for name in promises.SEQUENCES:
@@ -26,6 +28,9 @@ def jobs(part: str, recordings: Path, splits: int) -> Iterator[tuple[str, Callab
         for name in shift.PAIRS:
             for at, kind in enumerate(shift.KINDS):
                 yield f"shift-{name}-{at}", partial(shift.measure, recordings, name, kind)
+    if part == "review":
+        for name in review.SEQUENCES:
+            yield f"review-{name}", partial(review.measure, recordings, name)
 
 
 def _together(recordings: Path) -> Results:

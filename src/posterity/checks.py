@@ -14,11 +14,14 @@ from posterity.engine.context import Context
 from posterity.engine.deciding import Decided, decide_all, decide_last
 from posterity.engine.history import Current, ShardHistory, StepRows
 from posterity.engine.pending import Pending, pending_shards
+from posterity.engine.pins import fingerprint
 from posterity.engine.publishing import PUBLISHED, by_row, labels_of, labels_schema
 from posterity.engine.steps import (
+    REVIEW,
     SETTLE,
     UPDATE,
     Header,
+    live_reviews,
     live_settles,
     live_updates,
 )
@@ -105,9 +108,12 @@ def _items(context: Context) -> Iterator[str]:
 def _steps(context: Context) -> Iterator[str]:
     """Every step, decided again from the votes and its recorded rule, gives the labels it wrote."""
     numbers: set[int] = set()
+    answers = {header.step: _Answers() for header in context.headers if header.kind == REVIEW}
     for shard, start, items in context.shards:
         history = ShardHistory.read(context.ledger, shard, start, items)
         numbers |= set(history.steps)
+        for step in answers.keys() & history.steps.keys():
+            answers[step].add(start, history.steps[step])
         yield from _shard(context, shard, history)
         yield from _votes(live_updates(context.headers), shard, history)
     known = {shard for shard, _, _ in context.shards}
@@ -117,8 +123,29 @@ def _steps(context: Context) -> Iterator[str]:
                 yield f"The ledger has rows of shard {shard}, which does not exist."
             for _, rows in context.ledger.each(["step"], shard):
                 numbers |= set(rows.column("step").unique().to_pylist())
+    for header in context.headers:
+        if header.kind == REVIEW and answers[header.step].differ(header):
+            yield f"Step {header.step} has other answers than were given."
     for step in sorted(numbers - {header.step for header in context.headers}):
         yield f"The ledger has rows of step {step}, which has no header."
+
+
+class _Answers:
+    """What a review has written, put together over the shards."""
+
+    def __init__(self) -> None:
+        self._items = self._print = 0
+
+    def add(self, start: int, rows: StepRows) -> None:
+        """The rows of one shard."""
+        self._items += len(rows.rows)
+        self._print = (self._print + fingerprint(start + rows.rows, rows.label)) % 2**64
+
+    def differ(self, header: Header) -> bool:
+        """From what the header says; with fewer items, the others were removed and purged."""
+        told = header.report
+        same = f"{self._print:016x}" == told["answers"]
+        return self._items > told["items"] or (self._items == told["items"] and not same)
 
 
 def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]:
@@ -146,6 +173,8 @@ def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]
             continue
         if header.kind == UPDATE and (rows.vote >= len(context.classes)).any():
             yield f"Step {header.step} has votes for classes that do not exist."
+        elif header.kind == REVIEW and not _are_answers(rows, len(context.classes)):
+            yield f"Step {header.step} is a review and has more than answers in shard {shard}."
         elif _repeated(rows.rows):
             yield f"Step {header.step} writes an item of shard {shard} twice."
         elif len(rows.rows) and (rows.rows[0] < 0 or rows.rows[-1] >= history.items):
@@ -167,6 +196,11 @@ def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]
     pending = present & (before.proposed != MISSING)
     if pending.any() and shard not in pending_shards(context.headers):
         yield f"Shard {shard} has pending flips, and the header of the step does not say so."
+
+
+def _are_answers(rows: StepRows, classes: int) -> bool:
+    known = (rows.label >= 0) & (rows.label < classes)
+    return bool(known.all() and (rows.vote == MISSING).all())
 
 
 def _inside(rows: StepRows, items: int) -> StepRows:
@@ -195,12 +229,17 @@ def _repeated(ascending: Rows) -> bool:
 def _again(
     context: Context, history: ShardHistory, before: Current, headers: list[Header], rows: StepRows
 ) -> Decided:
+    pins = history.pins(live_reviews(headers))
+    if headers[-1].kind == REVIEW:
+        belief = before.belief[rows.rows].astype(np.float64)
+        return Decided.answered(before.label[rows.rows], belief, rows.label)
     if headers[-1].kind not in (UPDATE, SETTLE):
         live = live_updates(headers)
         votes = history.votes_of(rows.rows, live)
         now = context.fit_of(headers[-1])
         steps = parts_of(context, live)
-        return decide_all(now, steps, votes, len(rows.rows), live_settles(headers))
+        decided = decide_all(now, steps, votes, len(rows.rows), live_settles(headers))
+        return decided.pinned(pins[rows.rows])
     made = Pending.among(before, rows.rows[rows.vote == MISSING])
     if headers[-1].kind == SETTLE:
         return made.made()
@@ -210,6 +249,7 @@ def _again(
     voted = rows.rows[at]
     votes = [*history.votes_of(voted, earlier), rows.cast[at]]
     decided = decide_last(steps, votes, before.label[voted], before.proposed[voted])
+    decided = decided.pinned(pins[voted])
     if not len(made):
         return decided
     order = np.argsort(np.concatenate([voted, made.rows]), kind="stable")

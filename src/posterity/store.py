@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from posterity import checks, priors, rules
+from posterity import priors, rules
 from posterity._arrays import ArrayLike
 from posterity.budget import Budget
 from posterity.classes import Classes
@@ -18,17 +18,16 @@ from posterity.engine import (
     compacting,
     comparing,
     evaluating,
-    explaining,
     extending,
     importing,
     learning,
     planning,
     predictions,
     publishing,
-    reading,
+    queues,
     reverting,
+    reviewing,
     settling,
-    trusting,
     updating,
     votefiles,
 )
@@ -40,26 +39,21 @@ from posterity.engine.registering import Registration, register, registered
 from posterity.engine.reports import Report
 from posterity.engine.rowsets import RowSet
 from posterity.engine.runs import Progress, Run, all_runs
-from posterity.engine.steps import Header
 from posterity.errors import InvalidParameter, StoreError, UnknownName
 from posterity.models import Loaded, Model, Predict, load_predict
 from posterity.rules import Rule
 from posterity.selectors import Selector
 from posterity.spending import Spending
+from posterity.stored import Stored
 from posterity.tables.files import open_files
 from posterity.tables.layout import DESCRIPTION, SHARD_ROWS, Description, Layout
 
 
-class Store:
+class Store(Stored):
     """A dataset's items, every vote cast on them, and their labels.
 
     Methods read the store as it is at the call, so several processes can hold it.
     """
-
-    def __init__(self, path: str | os.PathLike[str], options: dict[str, str] | None = None) -> None:
-        self.path = os.fspath(path)
-        self.options = options
-        self._context()
 
     @classmethod
     def create(
@@ -102,26 +96,6 @@ class Store:
         # Last, so that a store whose creation was interrupted is not taken for one.
         files.write(DESCRIPTION, described.to_json())
         return cls(path, options)
-
-    def _context(self, *, writing: bool = False) -> Context:
-        context = Context(open_files(self.path, self.options))
-        if writing:
-            context.raise_format()
-        return context
-
-    @property
-    def classes(self) -> Classes:
-        """The classes."""
-        return self._context().classes
-
-    @property
-    def id_type(self) -> type | None:
-        """``str`` or ``int``; None while there are no items."""
-        kind = self._context().id_kind
-        return None if kind is None else int if pa.types.is_integer(kind) else str
-
-    def __len__(self) -> int:
-        return self._context().there
 
     def add(self, items: Any, *, id: str = "id") -> int:  # noqa: A002 the user's word
         """Add items: a table, file, folder, glob or object-store URI, or several; says how many."""
@@ -339,46 +313,32 @@ class Store:
             context.raise_format()
         return context, request, note
 
-    def labels(self, *, since: int | None = None) -> pa.Table:
-        """Current labels by row: id, row, label, belief, step of the last change.
-
-        ``since``: only what changed after that step (−1: ever), reverts included, as changes: id,
-        row, old and new label, belief, step, reason.
-        """
-        context = self._context()
-        return publishing.all_labels(context) if since is None else reading.changes(context, since)
-
-    def beliefs(self, ids: Any = None, *, top: int = 3) -> pa.Table:
-        """The most believed classes of items (all by default) and the beliefs in them."""
-        return reading.beliefs(self._context(), ids, top=top)
-
-    def flips(self, step: int | None = None) -> pa.Table:
-        """The labels a step (by default the last) changed, as changes, by row."""
-        return reading.flips(self._context(), step)
-
-    def history(self, id: str | int) -> list[dict[str, Any]]:  # noqa: A002 the user's word
-        """What happened to one item: a row per step that touched it."""
-        return reading.history(self._context(), id)
-
-    def explain(self, id: str | int) -> explaining.Explanation:  # noqa: A002 the user's word
-        """Why an item's label moved or did not, and what would change it; print it."""
-        return explaining.explain(self._context(), id)
-
-    def log(self) -> list[Header]:
-        """The steps, in order."""
-        return self._context().headers
-
-    def status(self) -> dict[str, Any]:
-        """The store at a glance."""
-        return reading.status(self._context(), self.path)
-
-    def reliability(self) -> trusting.Trusted:
-        """Of labels believed so much, how many are right: on the labelled set."""
-        return trusting.trusted(self._context())
-
     def settle(self) -> settling.Settled:
         """Make all flips a rule with ``+confirm`` has left pending, by a step of its own."""
         return settling.settle(self._context())
+
+    def review(
+        self,
+        answers: Any,
+        *,
+        id: str = "id",  # noqa: A002 the user's word
+        answer: str = queues.ANSWER,
+        learn: bool = False,
+        dry_run: bool = False,
+    ) -> reviewing.Reviewed:
+        """Make what people answered the labels of items, by one step; later votes do not move them.
+
+        ``answers`` is a table or file of ids and answers; rows that cannot be used are told of and
+        left out. ``learn``: they are also labelled items of the models that voted on them.
+        """
+        return reviewing.review(
+            self._context(),
+            answers,
+            id_column=id,
+            answer_column=answer,
+            learn=learn,
+            dry_run=dry_run,
+        )
 
     def compact(self) -> compacting.Compacted:
         """Fewer, larger files; removed items are purged from every table."""
@@ -391,11 +351,3 @@ class Store:
     def revert(self, step: int) -> reverting.Reverted:
         """Undo a step by a new one."""
         return reverting.revert(self._context(writing=True), step)
-
-    def check(self) -> list[str]:
-        """What is wrong with the store; an empty list if nothing is."""
-        return checks.check(self._context())
-
-    def __repr__(self) -> str:
-        told, where = self.status(), self.path if "://" in self.path else Path(self.path).name
-        return f"Store({where}: {told['items']:,} items, step {told['step']})"

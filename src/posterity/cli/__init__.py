@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import click
 
 import posterity
-from posterity.cli import bringing, changing, inspecting
+from posterity.cli import bringing, changing, inspecting, reviewing
 from posterity.cli.demo import demo_command
 from posterity.cli.replay import replay_command
 from posterity.errors import PosterityError
@@ -47,6 +47,7 @@ for command in (
     *(bringing.import_command, bringing.model_command, changing.remove_command),
     *(changing.plan_command, changing.compare_command),
     *(changing.update_command, changing.revert_command),
+    reviewing.review_command,
     *(changing.settle_command, changing.compact_command, changing.vacuum_command),
     *(inspecting.status_command, inspecting.log_command, inspecting.flips_command),
     *(inspecting.labels_command, inspecting.history_command, inspecting.check_command),

@@ -23,7 +23,7 @@ from posterity.cli.output import (
 from posterity.engine import publishing, reading
 from posterity.engine.context import Context
 from posterity.engine.reports import expected_accuracy, percent
-from posterity.engine.steps import Header
+from posterity.engine.steps import REVIEW, Header
 from posterity.errors import InvalidData
 from posterity.expectations import Estimate
 from posterity.likeness import Difference
@@ -105,6 +105,8 @@ def _accuracy(header: Header) -> str | None:
 def _what(header: Header) -> str:
     if header.reverts is not None:
         return f"reverts {header.reverts}"
+    if header.kind == REVIEW:
+        return f"{header.report['items']:,} answers"
     return header.model or "pending flips"
 
 

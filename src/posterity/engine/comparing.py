@@ -115,10 +115,11 @@ def compare(
 
 
 def _eligible(context: Context, model: str) -> int:
-    """Items it has neither voted nor failed on."""
+    """Items it has neither voted nor failed on, and nobody has answered for."""
     failed = np.array(failed_rows(context, model), dtype=np.int64)
     count = -int((~context.removed[failed]).sum())
     for shard, start, items in context.shards:
-        voted = state_of(context, shard, start, items).voted_by(model)
-        count += int((~voted & ~context.removed.among(start, items)).sum())
+        state = state_of(context, shard, start, items)
+        done = state.voted_by(model) | state.pinned
+        count += int((~done & ~context.removed.among(start, items)).sum())
     return max(0, count)

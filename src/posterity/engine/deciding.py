@@ -67,6 +67,24 @@ class Decided:
             label, proposed, belief, belief_proposed, entropy, proposed, none, np.zeros(len(label))
         )
 
+    @staticmethod
+    def answered(before: Codes, belief: Floats, answer: Codes) -> Decided:
+        """Labels a person decided: nothing is believed beside them, and no flip is pending."""
+        none, sure = np.full(len(answer), MISSING, dtype=np.int32), np.ones(len(answer))
+        return Decided(before, answer, belief, sure, 0 * sure, answer, none, 0 * sure)
+
+    def pinned(self, pins: Codes) -> Decided:
+        """The same with what people answered (else −1), whatever votes say."""
+        if not (pins != MISSING).any():
+            return self
+        said = Decided.answered(self.before, self.belief_before, pins)
+        return Decided(
+            *(
+                np.where(pins == MISSING, getattr(self, field.name), getattr(said, field.name))
+                for field in fields(Decided)
+            )
+        )
+
     def __getitem__(self, rows: Rows) -> Decided:
         return Decided(*(getattr(self, field.name)[rows] for field in fields(Decided)))
 

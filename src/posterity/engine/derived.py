@@ -20,12 +20,14 @@ from posterity._arrays import Codes, Mask
 from posterity.engine.caches import Cached, cache_folder, read_cache, write_cache
 from posterity.engine.context import Context
 from posterity.engine.history import PROPOSALS, Current, proposals_of
-from posterity.engine.steps import live_updates
+from posterity.engine.steps import Header, live_reviews, live_updates
 from posterity.tables.delta import DataFile
 from posterity.votes import MISSING
 
-FORMAT = 2
+FORMAT = 3
 COLUMNS = ["row", "step", "vote", "label", "belief", "entropy", *PROPOSALS]
+Live = dict[int, str | None]
+"""The models of the updates that count; None: a review that counts."""
 STEP = re.compile(r"/step-(\d+)-")
 
 
@@ -55,6 +57,11 @@ class State:
             return np.zeros(self.items, dtype=np.bool_)
         return self._mask(f"voted-{self.models.index(model)}")
 
+    @property
+    def pinned(self) -> Mask:
+        """Which items have a label a person decided."""
+        return self._mask("pinned")
+
     def _mask(self, name: str) -> Mask:
         return _unpacked(self.arrays[name], self.items)
 
@@ -64,7 +71,7 @@ def state_of(context: Context, shard: int, start: int, items: int) -> State:
     files = [
         file for file in context.ledger.data_files() if file.partition == {"shard": str(shard)}
     ]
-    live = {header.step: header.model or "" for header in live_updates(context.headers)}
+    live = _live(context.headers)
     folder = cache_folder(context.description.store)
     path = None if folder is None else folder / f"shard-{shard:06}.cache"
     kept = None if path is None else read_cache(path)
@@ -100,8 +107,13 @@ def state_of(context: Context, shard: int, start: int, items: int) -> State:
     return State(items, arrays, list(making.by_model))
 
 
+def _live(headers: Sequence[Header]) -> Live:
+    updates: Live = {header.step: header.model or "" for header in live_updates(headers)}
+    return updates | dict.fromkeys(header.step for header in live_reviews(headers))
+
+
 def _fits(
-    kept: Cached, whose: dict[str, Any], items: int, files: Sequence[DataFile], live: dict[int, str]
+    kept: Cached, whose: dict[str, Any], items: int, files: Sequence[DataFile], live: Live
 ) -> bool:
     """Whether the ledger is what the cache was made of, perhaps with more after it."""
     about = kept.about
@@ -137,6 +149,7 @@ class _Making:
             "entropy": np.zeros(items),
             "written": np.zeros(items, dtype=np.bool_),
             "voted": np.zeros(items, dtype=np.bool_),
+            "pinned": np.zeros(items, dtype=np.bool_),
             "proposed": np.full(items, MISSING, dtype=np.int32),
             "belief_proposed": np.zeros(items, dtype=np.float32),
         }
@@ -164,7 +177,7 @@ class _Making:
         shard: int,
         start: int,
         files: Iterable[DataFile],
-        live: dict[int, str],
+        live: Live,
     ) -> bool:
         """Write files into the state one by one; False if their steps are not in order."""
         for file in sorted(files, key=_order):
@@ -173,7 +186,7 @@ class _Making:
                 return False
         return True
 
-    def apply(self, table: pa.Table, start: int, live: dict[int, str]) -> bool:
+    def apply(self, table: pa.Table, start: int, live: Live) -> bool:
         """Write what steps have written; False, and nothing done, if they come too late."""
         step, row = (table.column(name).to_numpy() for name in ("step", "row"))
         numbers = np.flatnonzero(np.bincount(step)).tolist()
@@ -196,10 +209,13 @@ class _Making:
             held["label"][rows], held["belief"][rows] = label[at], belief[at]
             held["entropy"][rows], held["written"][rows] = entropy[at], True
             held["proposed"][rows], held["belief_proposed"][rows] = proposed[at], believed[at]
-            if number in live:
+            model = live.get(number, "")
+            if model is None:
+                held["pinned"][rows] = True
+            elif model:
                 voters = rows[vote[at] != MISSING]
                 held["voted"][voters] = True
-                own = self.by_model.setdefault(live[number], np.zeros(self.items, dtype=np.bool_))
+                own = self.by_model.setdefault(model, np.zeros(self.items, dtype=np.bool_))
                 own[voters] = True
         return True
 

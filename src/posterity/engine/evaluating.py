@@ -52,7 +52,7 @@ def ask_model(
         left.mark(np.setdiff1d(rows, kept.rows_of(shard), assume_unique=True))
     done = plan.evaluations - len(left)
     source = _Source(context, plan.request.model, predict)
-    for rows, asked in _payload(context, left, batch):
+    for rows, asked in payload_of(context, left, batch):
         voted, votes, reasons = _vote(source, rows, asked, max_errors - len(failed))
         if len(voted):
             run.keep_votes(voted, votes)
@@ -115,7 +115,7 @@ def _vote(
     return np.concatenate(voted), Cast.joined(votes), reasons
 
 
-def _payload(context: Context, rows: RowSet, batch: int) -> Iterator[tuple[Rows, pa.Table]]:
+def payload_of(context: Context, rows: RowSet, batch: int) -> Iterator[tuple[Rows, pa.Table]]:
     """Items of the given rows in batches, shard by shard, reading one file at a time."""
     if context.items is None or not len(rows):
         return
@@ -152,7 +152,7 @@ def planned_batches(context: Context, plan: Plan) -> Iterator[pa.Table]:
     for _, start, items in context.shards:
         own = plan.chosen.between(start, items)
         rows.mark(own[~context.removed[own]])
-    for _, items_of in _payload(context, rows, WRITTEN):
+    for _, items_of in payload_of(context, rows, WRITTEN):
         yield items_of
 
 

@@ -1,10 +1,9 @@
-"""Explaining: why an item's label moved or did not, in numbers and in words."""
+"""Explaining: why an item's label moved or did not; the words are in ``explanations``."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,19 @@ from posterity._arrays import Codes, Floats
 from posterity.engine import deciding
 from posterity.engine.context import Context
 from posterity.engine.deciding import Part
+from posterity.engine.explanations import (
+    TINY,
+    Change,
+    Decision,
+    Explanation,
+    Weighed,
+    in_share,
+    in_times,
+)
 from posterity.engine.fits import DEPENDENT
 from posterity.engine.history import Current, ShardHistory
 from posterity.engine.items import find_rows, id_array
-from posterity.engine.steps import Header, live_updates, masked, reason
+from posterity.engine.steps import Header, live_reviews, live_updates, masked, reason
 from posterity.engine.updating import parts_of
 from posterity.rules import (
     AtMost,
@@ -29,136 +37,6 @@ from posterity.rules import (
 )
 from posterity.specs import plain_number
 from posterity.votes import MISSING, Cast
-
-SHOWN = 3
-"""Votes of a model that are told of, if more would change the label."""
-TINY = 1e-300
-
-
-@dataclass(frozen=True)
-class Weighed:
-    """A vote that counts, and what it says."""
-
-    step: int
-    model: str
-    vote: Any
-    weight: float
-    """How many times as likely it makes the label beside its strongest rival; below 1: less."""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What a step made of the label."""
-
-    step: int
-    kind: str
-    model: str | None
-    rule: str | None
-    vote: Any
-    before: Any
-    after: Any
-    best: Any
-    """The most believed class with the new vote."""
-    belief_before: float | None
-    """In the label before the step, without the new vote; None where there was none."""
-    belief_label: float | None
-    """In the same label, with it."""
-    belief_best: float | None
-    counts: bool
-    """Whether the step was not undone since."""
-    why: str
-
-
-@dataclass(frozen=True)
-class Change:
-    """A vote that would change the label, if a model that has not voted yet cast it."""
-
-    model: str
-    vote: Any
-    label: Any
-    """What the label would become, or be proposed to become."""
-    proposed: bool
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why an item's label is what it is."""
-
-    id: Any
-    label: Any
-    belief: float
-    """As the last vote left it."""
-    rival: Any
-    """The most believed class but for the label."""
-    belief_rival: float
-    proposed: Any
-    """The class of a pending flip."""
-    rule: str | None
-    """By which the last vote was decided, and the next is taken to be."""
-    votes: list[Weighed]
-    decisions: list[Decision]
-    silent: list[str]
-    """Models that could still vote."""
-    unplanned: list[str]
-    """Models that were registered after the last vote: what theirs would do is not known yet."""
-    changes: list[Change]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        if self.label is None:
-            told = [f"{self.id}: nobody has voted on this item yet"]
-            if self.decisions:
-                told = [f"{self.id}: no vote on this item counts any more", "", *self._steps()]
-            return "\n".join(told)
-        told = [f"{self.id} is labelled {self.label}, believed {_share(self.belief)}."]
-        if self.proposed is not None:
-            told.append(f"A flip to {self.proposed} is pending.")
-        told += ["", f"Votes, and what each says of {self.label} beside {self.rival}:"]
-        told += [
-            f"  step {one.step}  {one.model}: {one.vote}, {_said(one.weight, self)}"
-            for one in self.votes
-        ]
-        told += ["", *self._steps(), "", "What would change it:"]
-        told += [f"  {line}" for line in self._outlook()]
-        return "\n".join(told)
-
-    def _steps(self) -> list[str]:
-        undone = {True: "", False: "(undone) "}
-        return [
-            "Steps:",
-            *(f"  step {one.step}  {undone[one.counts]}{one.why}" for one in self.decisions),
-        ]
-
-    def _outlook(self) -> list[str]:
-        """What a next vote could do, in words."""
-        lines = []
-        if self.proposed is not None:
-            lines.append("the pending flip: `settle`, or the next update without a vote on it")
-        for name in self.silent:
-            found = [change for change in self.changes if change.model == name][:SHOWN]
-            told = [
-                f"{change.vote} {'proposes' if change.proposed else 'makes it'} {change.label}"
-                for change in found
-            ]
-            lines.append(
-                f"a vote of {name} for " + ", one for ".join(told)
-                if told
-                else f"no vote of {name} would, alone"
-            )
-        lines += [
-            f"{name} has not voted; what its vote would do is known once it was planned"
-            for name in self.unplanned
-        ]
-        if not self.silent and not self.unplanned:
-            times = _times(self.belief_rival, self.belief)
-            lines.append(
-                f"every model known has voted; {self.rival} is believed {times} as much as "
-                f"{self.label} ({_share(self.belief_rival)})"
-            )
-        return lines
 
 
 def explain(context: Context, item: str | int) -> Explanation:
@@ -174,10 +52,12 @@ def explain(context: Context, item: str | int) -> Explanation:
     steps, votes = [parts[at] for at in own], [cast[at] for at in own]
     names = _Names(context)
     label = int(now.label[0])
-    told = [_decided(context, history, header, names) for header in context.headers]
-    decisions = [one for one in told if one is not None]
+    every = [_decided(context, history, header, names) for header in context.headers]
+    decisions = [one for one in every if one is not None]
+    pinned = _pinned(context.headers, history)
     if label == MISSING or not steps:
-        return Explanation(item, None, 0.0, None, 0.0, None, None, [], decisions, [], [], [])
+        told = (names(label), float(now.belief[0]), None, 0.0, None, None)
+        return Explanation(item, *told, [], decisions, [], [], [], pinned)
     last = steps[-1]
     believed = _beliefs(last, steps, votes)
     rival = _rival(believed, label)
@@ -190,7 +70,7 @@ def explain(context: Context, item: str | int) -> Explanation:
             Weighed(header.step, header.model or "", names(votes[at].hard[0]), against / without)
         )
     newest = Part(last.model, last.rule, parts[-1].fit)  # what a next vote could be weighed by
-    silent, unplanned = _silent(context, newest, steps)
+    silent, unplanned = _silent(context, newest, steps) if pinned is None else ([], [])
     return Explanation(
         id=item,
         label=names(label),
@@ -204,7 +84,14 @@ def explain(context: Context, item: str | int) -> Explanation:
         silent=silent,
         unplanned=unplanned,
         changes=_changes(silent, newest, steps, votes, now, believed, names),
+        pinned=pinned,
     )
+
+
+def _pinned(headers: Sequence[Header], history: ShardHistory) -> int | None:
+    """The review that decided the label; None: none did."""
+    answered = [header.step for header in live_reviews(headers) if header.step in history.steps]
+    return answered[-1] if answered else None
 
 
 class _Names:
@@ -263,13 +150,16 @@ def _decided(
     if before == MISSING:
         why = f"{header.model} says {names(vote)}: the first vote is the label"
         return Decision(**common, **numbers, why=why)
+    if _pinned([one for one in context.headers if one.step < header.step], history) is not None:
+        why = f"{header.model} says {names(vote)}; a person has decided: {names(before)} stays"
+        return Decision(**common, **numbers, why=why)
     outcome = f"{names(before)} stays"
     if written.proposed[0] != MISSING:
         outcome = f"{names(written.proposed[0])} is proposed, {names(before)} stays for now"
     elif before != after:
         outcome = f"{names(before)} becomes {names(after)}"
     compared = _compared(steps[-1].rule, steps, votes, believed, before, best, names)
-    change = f"belief in {names(before)} {_share(earlier[before])} → {_share(believed[before])}"
+    change = f"belief in {names(before)} {in_share(earlier[before])} → {in_share(believed[before])}"
     why = f"{header.model} says {names(vote)}, {change}; {compared}: {outcome}"
     return Decision(**common, **numbers, why=why)
 
@@ -293,7 +183,7 @@ def _compared(
         return f"{rule} takes the new vote"
     if best == label:
         return f"{names(label)} is believed most"
-    times = f"{names(best)} is believed {_times(believed[best], believed[label])} as much"
+    times = f"{names(best)} is believed {in_times(believed[best], believed[label])} as much"
     if isinstance(asked, MaxBelief):
         return times
     if isinstance(asked, MaxBeliefMinEntropy):
@@ -377,22 +267,3 @@ def _odds(believed: Floats, label: int, rival: int) -> float:
 def _entropy(believed: Floats) -> float:
     possible = believed[believed > 0]
     return -float((possible * np.log(possible)).sum())
-
-
-def _said(weight: float, told: Explanation) -> str:
-    if 0.995 < weight < 1.005:
-        return "which says nothing here"
-    side, factor = (told.label, weight) if weight > 1 else (told.rival, 1 / weight)
-    return f"for {side} by {_number(factor)} times"
-
-
-def _times(one: float, other: float) -> str:
-    return f"{_number(one / max(other, TINY))} times"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}" if value < 100 else f"{value:,.0f}" if value < 1e6 else f"{value:.1e}"
-
-
-def _share(value: float) -> str:
-    return f"{value:.2g}" if value < 0.1 else f"{value:.2f}"

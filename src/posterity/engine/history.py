@@ -143,6 +143,14 @@ class ShardHistory:
             now.voted[self.voters(header.step)] = True
         return now
 
+    def pins(self, reviews: Sequence[Header]) -> Codes:
+        """What people answered in the given reviews, the last of them on an item; −1: nothing."""
+        pins = np.full(self.items, MISSING, dtype=np.int32)
+        for header in reviews:
+            if (written := self.steps.get(header.step)) is not None:
+                pins[written.rows] = written.label
+        return pins
+
     def voters(self, step: int) -> Rows:
         """The items that got a vote in a step."""
         written = self.steps.get(step)

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from posterity._arrays import Codes, Mask, Rows
 from posterity.engine import deciding, publishing, updating
 from posterity.engine.context import Context
-from posterity.engine.fits import DEPENDENT
 from posterity.engine.history import ShardHistory
 from posterity.engine.items import find_rows, id_array
 from posterity.engine.pending import count_pending
 from posterity.engine.reports import expected_accuracy
 from posterity.engine.runs import Progress, unfinished
-from posterity.engine.steps import live_updates, masked, reason
+from posterity.engine.steps import live_reviews, live_updates, masked, reason
+from posterity.engine.totals import total_of
 from posterity.errors import InvalidParameter
 from posterity.votes import MISSING
 
@@ -196,7 +196,9 @@ def _written(context: Context, row: int) -> dict[int, dict[str, Any]]:
 
 
 def beliefs(context: Context, ids: Any = None, *, top: int = 3) -> pa.Table:
-    """The most believed classes of items (all by default) and the beliefs in them."""
+    """The most believed classes of items (all by default) and the beliefs in them, as votes have
+    it: what a person answered is in the labels.
+    """
     nobody = np.zeros((0, 1))
     names = pa.array(context.classes.names)
     empty = _beliefs_table(pa.array([], pa.int64()), names, nobody, nobody)
@@ -211,10 +213,8 @@ def each_belief(context: Context, ids: Any = None, *, top: int = 3) -> Iterator[
         raise InvalidParameter.of("top", "at least 1", top)
     rows = None if ids is None else find_rows(context, id_array(ids))
     live = live_updates(context.headers)
-    steps, fit = updating.parts_of(context, live), context.fit()
-    if steps:  # learnt when the last model arrived
-        last = steps[-1].fit
-        fit = last if last.beliefs == DEPENDENT else fit.tempered(last.temperatures)
+    steps = updating.parts_of(context, live)
+    fit = updating.newest_fit(context, steps)
     names = pa.array(context.classes.names)
     for shard, start, items in context.shards:
         if rows is None:
@@ -256,6 +256,7 @@ def status(context: Context, path: str) -> dict[str, Any]:
         "models": list(context.models),
         "step": context.head,
         "pending": count_pending(context),
+        "reviewed": total_of(context).pinned if live_reviews(context.headers) else 0,
         "expected_accuracy": None if expected is None else expected.to_dict(),
         "unfinished": unfinished(context),
         "format": context.description.format,

@@ -15,6 +15,7 @@ import numpy as np
 from posterity._arrays import Codes
 from posterity.budget import Budget
 from posterity.dependence import Dependence
+from posterity.engine.answered import answered_votes
 from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, Fit
 from posterity.engine.registering import labelled_rows
@@ -50,6 +51,7 @@ class Labelled:
     """(n, T) −1 where a model has none."""
     soft: list[SoftVotes | None]
     """Of each model, where all of its votes on these items are soft."""
+    keys: list[str]
 
 
 def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
@@ -77,7 +79,7 @@ def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
     for rows_of, each in zip(by_model, softly, strict=True):
         own = None if each is None else each[np.array([rows_of[key][2] for key in keys])]
         soft.append(None if own is None or (own.hard == MISSING).any() else own)
-    return Labelled(list(models), truth, votes, soft)
+    return Labelled(list(models), truth, votes, soft, keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +101,10 @@ class Walked:
             return None
         truth, prior = labelled.truth, context.fit(arriving).prior
         readings = [Readings.of(soft, truth, len(prior)) for soft in labelled.soft]
-        fits = Fits.of(labelled.votes, truth, prior, readings)
+        more, known = answered_votes(context, models, labelled.keys)
+        fits = Fits.of(
+            np.concatenate([labelled.votes, more]), np.concatenate([truth, known]), prior, readings
+        )
         live = live_updates(context.headers)
         first = context.rule(live[0].rule or "") if live else MaxBelief()
         walked = cls(models, labelled, fits, Rehearsal(truth, prior, first, watched=watched))
@@ -167,7 +172,8 @@ def _walked(context: Context, models: list[str], *, arriving: str, watched: bool
     labelled = context.layout.labelled.head().data_files()
     # Names of files are used once in the world: what is made of the same files is the same.
     names = (file.path for files in (*snapshots, labelled) for file in files)
-    made_of = (*names, *models, arriving, len(context.classes), watched)
+    removed = len(context.removed)  # answers may be about items that are gone
+    made_of = (*names, *models, arriving, len(context.classes), watched, removed)
     kept = _LAST.get(made_of)
     if kept is None:
         kept = Walked.of(context, models, arriving=arriving, watched=watched)

@@ -128,18 +128,22 @@ class Expected:
         return self.calibration_error is not None
 
     @classmethod
-    def by(cls, trust: Trust | None, held: Sums, tally: Tally) -> Expected:
-        """From beliefs, and what labelled items say of them, if there are any."""
-        belief = held.belief / held.items if held.items else None
+    def by(cls, trust: Trust | None, held: Sums, tally: Tally, *, pinned: int = 0) -> Expected:
+        """From beliefs, and what labelled items say of them, if there are any.
+
+        ``pinned``: how many labels there are besides that people decided; they are right.
+        """
+        every = held.items + pinned
+        belief = (held.belief + pinned) / every if every else None
         if trust is None or not trust.checks:
             return cls(
-                expectations.accuracy(held),
+                _with_pinned(expectations.accuracy(held), held.items, pinned),
                 expectations.flips(tally.fixing),
                 expectations.flips(tally.breaking),
                 belief,
             )
         return cls(
-            trust.accuracy(held),
+            _with_pinned(trust.accuracy(held), held.items, pinned),
             trust.fixed(tally.fixing),
             trust.broken(tally.breaking),
             belief,
@@ -167,10 +171,23 @@ class Expected:
         return f"{told}; beliefs are off by {off:.1f} points on the labelled set"
 
 
+def _with_pinned(of_others: Estimate | None, others: int, pinned: int) -> Estimate | None:
+    """The accuracy of all labels, when so many of them are certain."""
+    if not pinned:
+        return of_others
+    if of_others is None:
+        return Estimate(1.0)
+    share = others / (others + pinned)
+    low, high = (
+        None if end is None else end * share + 1 - share for end in (of_others.low, of_others.high)
+    )
+    return Estimate(of_others.value * share + 1 - share, low, high)
+
+
 def expected_accuracy(report: dict[str, Any]) -> Estimate | None:
     """Of all labels after a step, by what its header tells; None where that is older than this.
 
-    Reverts and settles have only the beliefs: nobody has gone through them with labelled items.
+    Reverts, settles and reviews have only the beliefs: no labelled items went through them.
     """
     told, held = report.get("expected"), report.get("held")
     if told is not None:

@@ -18,7 +18,9 @@ from posterity.engine.pending import count_pending
 from posterity.engine.publishing import publish_labels
 from posterity.engine.steps import (
     REVERT,
+    REVIEW,
     Header,
+    live_reviews,
     live_settles,
     live_updates,
     masked,
@@ -70,12 +72,15 @@ def revert(context: Context, target: int) -> Reverted:
     header = Header(step, REVERT, uuid.uuid4().hex[:12], reverts=target, items=context.rows)
     live = live_updates([*context.headers, header])
     settles = live_settles([*context.headers, header])
+    was, reviews = live_reviews(context.headers), live_reviews([*context.headers, header])
     steps, now = parts_of(context, live), context.fit()
     toggled = origin(context.headers, target)
+    # A review has no say in the pending flips of other items.
+    reviewed = next(one.kind for one in context.headers if one.step == toggled) == REVIEW
     patient = [
         one
         for one, part in zip(live, steps, strict=True)
-        if isinstance(part.rule, Confirm) and one.step < toggled
+        if isinstance(part.rule, Confirm) and one.step < toggled and not reviewed
     ]
     files, touched, changed, pending, waiting = [], 0, 0, count_pending(context), []
     total = total_of(context)
@@ -88,18 +93,22 @@ def revert(context: Context, target: int) -> Reverted:
             continue
         _refuse_two_votes(history, live)
         stored = history.current(live, 0.0)
+        pins = history.pins(reviews)[rows]
         decided = decide_all(now, steps, history.votes_of(rows, live), len(rows), settles)
+        decided = decided.pinned(pins)
         moved = stored.label[rows] != decided.after
         moved |= stored.proposed[rows] != decided.proposed
         at = np.flatnonzero(moved & ~context.removed[start + rows] | np.isin(rows, own))
         if not len(at):
             continue
-        rows, decided = rows[at], decided[at]
+        rows, decided, pins = rows[at], decided[at], pins[at]
         files.append(write_rows(context, step, shard, start + rows, None, decided))
         touched += len(rows)
         changed += int((stored.label[rows] != decided.after).sum())
         present = ~context.removed[start + rows]
         total = total.moved(stored.label[rows], stored.belief[rows], decided, present)
+        had = history.pins(was)[rows] != MISSING
+        total = total.pins(int((present & (pins != MISSING)).sum()) - int((present & had).sum()))
         waits = present & (decided.proposed != MISSING)
         pending += int(waits.sum()) - int((present & (stored.proposed[rows] != MISSING)).sum())
         if waits.any():

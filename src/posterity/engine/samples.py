@@ -17,7 +17,7 @@ from posterity.engine.context import Context
 from posterity.engine.deciding import side_by_side
 from posterity.engine.fits import Fit
 from posterity.engine.history import ShardHistory
-from posterity.engine.steps import Header
+from posterity.engine.steps import Header, live_reviews
 from posterity.products import Votes
 from posterity.votes import MISSING, Cast
 
@@ -37,6 +37,8 @@ class Sample:
     belief: Floats
     fresh: Mask
     """Which have a vote of the step."""
+    pinned: Mask
+    """Which have a label a person decided."""
 
     @classmethod
     def of(
@@ -46,6 +48,7 @@ class Sample:
         every = evenly(context.rows)
         columns: list[list[Cast]] = [[] for _ in range(len(live) + (new is not None))]
         labels, beliefs, fresh = [np.zeros(0, np.int32)], [np.zeros(0)], [np.zeros(0, np.bool_)]
+        pinned, reviews = [np.zeros(0, np.bool_)], live_reviews(context.headers)
         for shard, start, items in context.shards:
             rows = every[slice(*np.searchsorted(every, [start, start + items]))] - start
             rows = rows[~context.removed.among(start, items)[rows]]
@@ -64,6 +67,7 @@ class Sample:
             labels.append(now.label[rows])
             beliefs.append(now.belief[rows].astype(np.float64))
             fresh.append(has)
+            pinned.append(history.pins(reviews)[rows] != MISSING)
         label = np.concatenate(labels)
         return cls(
             side_by_side([Cast.joined(column) for column in columns], len(label)),
@@ -71,18 +75,20 @@ class Sample:
             label,
             np.concatenate(beliefs),
             np.concatenate(fresh),
+            np.concatenate(pinned),
         )
 
     def drift(self, fit: Fit) -> float:
         """How much more labels are believed by a step's fit than when they were last looked at."""
-        old = np.flatnonzero((self.label != MISSING) & ~self.fresh)
+        has = (self.label != MISSING) & ~self.pinned  # what people said does not drift
+        old = np.flatnonzero(has & ~self.fresh)
         if not len(old):
             return 0.0
         known = fit.dependence.believe(
             self.votes[old], fit.who(self.models), asked=self.label[old][:, None]
         )
         changes = known.asked[:, 0] - self.belief[old]
-        return float(changes.sum() / ((self.label != MISSING) | self.fresh).sum())
+        return float(changes.sum() / (has | self.fresh & ~self.pinned).sum())
 
 
 def _among(wanted: Rows, rows: Rows, cast: Cast) -> tuple[Mask, Cast]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from posterity.tables.delta import DataFile, Snapshot
 from posterity.tables.layout import HEADER_SHARD, LEDGER
 
-UPDATE, REVERT, SETTLE = "update", "revert", "settle"
+UPDATE, REVERT, SETTLE, REVIEW = "update", "revert", "settle", "review"
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Header:
     """Rows the model failed on; they can be tried again."""
     pending: list[int] = field(default_factory=list)
     """The shards where the step has left flips pending."""
+    learn: bool = False
+    """Whether the answers of a review are in the labelled set."""
     software: str = ""
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -87,6 +89,18 @@ def live_updates(headers: Iterable[Header]) -> list[Header]:
     return [header for header in listed if header.kind == UPDATE and header.step not in undone]
 
 
+def live_reviews(headers: Iterable[Header]) -> list[Header]:
+    """The reviews whose answers count, in order.
+
+    >>> steps = [Header(0, REVIEW, "a"), Header(1, REVIEW, "b"), Header(2, REVERT, "c", reverts=0)]
+    >>> [header.step for header in live_reviews(steps)]
+    [1]
+    """
+    listed = list(headers)
+    undone = masked(listed)
+    return [header for header in listed if header.kind == REVIEW and header.step not in undone]
+
+
 def live_settles(headers: Iterable[Header]) -> list[int]:
     """How many updates whose votes count came before each settle that counts.
 
@@ -101,7 +115,7 @@ def live_settles(headers: Iterable[Header]) -> list[int]:
 
 
 def origin(headers: Sequence[Header], step: int) -> int:
-    """The update or settle that is undone, or counts again, when a step is reverted.
+    """The update, settle or review that is undone, or counts again, when a step is reverted.
 
     >>> origin([Header(0, UPDATE, "a"), Header(1, REVERT, "b", reverts=0)], 1)
     0
@@ -124,6 +138,8 @@ def reason(header: Header, *, voted: bool) -> str:
         return f"revert of step {header.reverts}"
     if header.kind == SETTLE:
         return "pending flip, settled"
+    if header.kind == REVIEW:
+        return "answer of a person"
     if not voted:
         return f"pending flip, no vote of {header.model}"
     return f"vote of {header.model} under {header.rule}"

@@ -46,7 +46,8 @@ class Survey:
         value: ValueOf | None = None,
     ) -> None:
         self._context, self._model, self._selector = context, model, selector
-        self._seed, self._where, self._since = seed, where, since
+        self._seed, self._since = seed, since
+        self._satisfied = satisfying(context, where)
         self._without = np.asarray(without, dtype=np.int64)
         self._only = None if only is None else np.asarray(only, dtype=np.int64)
         self._value = value
@@ -62,7 +63,7 @@ class Survey:
             state = state_of(context, shard, start, items)
             now = state.current(self._prior_entropy)
             eligible = self._allowed(start, items)
-            eligible &= ~state.voted_by(self._model)
+            eligible &= ~(state.voted_by(self._model) | state.pinned)
             for low in range(0, items, BLOCK):
                 part = slice(low, low + BLOCK)
                 rows = np.arange(start + low, start + min(low + BLOCK, items))
@@ -123,13 +124,12 @@ class Survey:
             allowed &= self._satisfied.among(start, items)
         return allowed
 
-    @cached_property
-    def _satisfied(self) -> RowSet | None:
-        """The rows a filter lets through; it is asked once."""
-        context = self._context
-        if self._where is None or context.items is None:
-            return None
-        satisfied = RowSet(context.rows)
-        for part in context.items.selected(["row"], self._where):
-            satisfied.mark(part.column("row").to_numpy())
-        return satisfied
+
+def satisfying(context: Context, where: str | None) -> RowSet | None:
+    """The rows a filter lets through; None where there is no filter."""
+    if where is None or context.items is None:
+        return None
+    satisfied = RowSet(context.rows)
+    for part in context.items.selected(["row"], where):
+        satisfied.mark(part.column("row").to_numpy())
+    return satisfied

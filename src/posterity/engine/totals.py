@@ -7,7 +7,7 @@ back to the very number.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,14 @@ class Total:
     squares: int = 0
     removed: int = 0
     """Items removed when it was made: a sum that knows of fewer is out of date."""
+    pinned: int = 0
+    """Labels that people decided; believed fully, they are among the others."""
 
     @property
     def sums(self) -> Sums:
-        """As expectations take them."""
-        return Sums(self.labels, self.belief / UNIT, self.squares / UNIT)
+        """As expectations take them: of labels that votes decided."""
+        left = self.labels - self.pinned
+        return Sums(left, self.belief / UNIT - self.pinned, self.squares / UNIT - self.pinned)
 
     def to_dict(self) -> dict[str, int]:
         """As a header keeps it."""
@@ -50,7 +53,12 @@ class Total:
             self.belief + sign * _whole(each),
             self.squares + sign * _whole(each**2),
             self.removed,
+            self.pinned,
         )
+
+    def pins(self, more: int) -> Total:
+        """With so many labels more that people decided, or less."""
+        return replace(self, pinned=self.pinned + more)
 
     def moved(self, label: Codes, belief: Any, decided: Decided, here: Mask | None = None) -> Total:
         """When items stood so before, and are decided now; ``here``: those that are there."""
@@ -70,9 +78,10 @@ def total_of(context: Context) -> Total:
         return Total(**told)
     total = Total(removed=removed)
     for shard, start, items in context.shards:
-        now = state_of(context, shard, start, items).current(0.0)
-        here = ~context.removed.among(start, items)
+        state = state_of(context, shard, start, items)
+        now, here = state.current(0.0), ~context.removed.among(start, items)
         total = total.plus(now.label[here], now.belief[here])
+        total = total.pins(int((state.pinned & here).sum()))
     return total
 
 

@@ -14,7 +14,7 @@ from posterity._version import __version__
 from posterity.beliefs import BELIEF_BITS, ENTROPY_BITS, kept
 from posterity.engine.context import HEAD, Context
 from posterity.engine.deciding import Decided, Part, decide_last
-from posterity.engine.fits import Fit
+from posterity.engine.fits import DEPENDENT, Fit
 from posterity.engine.history import ShardHistory
 from posterity.engine.pending import Pending, each_pending
 from posterity.engine.planning import (
@@ -29,7 +29,7 @@ from posterity.engine.publishing import publish_labels
 from posterity.engine.rehearsing import Prepared, keep_fit
 from posterity.engine.reports import Expected, Report, Tally
 from posterity.engine.runs import KeptVotes, Run, all_runs, tidy
-from posterity.engine.steps import UPDATE, Header, live_updates, masked
+from posterity.engine.steps import UPDATE, Header, live_reviews, live_updates, masked
 from posterity.engine.totals import total_of
 from posterity.errors import CommitConflict, StoreError
 from posterity.likeness import Difference, Seen, warning
@@ -159,7 +159,11 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     """
     kept, errors = run.kept(), run.errors()
     failing = set(errors)
-    step, live = context.head + 1, live_updates(context.headers)
+    step, live, reviews = (
+        context.head + 1,
+        live_updates(context.headers),
+        live_reviews(context.headers),
+    )
     basis = _basis(context, plan, kept)
     note, fit = "\n".join(part for part in (note, basis.note) if part), basis.fit
     steps = [*parts_of(context, live), Part(plan.request.model, basis.rule, fit)]
@@ -180,13 +184,14 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         if not len(local):
             continue
         now = history.current(live, 0.0)
-        pending = now.proposed[local]
+        pending, pins = now.proposed[local], history.pins(reviews)[local]
         decided = decide_last(
             steps, [*history.votes_of(local, live), cast], now.label[local], pending
-        )
+        ).pinned(pins)
         tally.count_voted(decided, pending)
         believed = now.belief[local].astype(np.float64)
-        seen += Seen.of(now.label[local], believed, cast.hard, fit.classes)
+        free = pins == MISSING  # how a vote meets an answer says nothing of beliefs
+        seen += Seen.of(now.label[local][free], believed[free], cast.hard[free], fit.classes)
         total = total.moved(now.label[local], believed, decided)
         folded += len(local)
         done.add(shard)
@@ -231,7 +236,9 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         len(failed),
         note=note,
         **tally.told(),
-        expected=Expected.by(basis.trust, total.sums.drifted(basis.drift), tally).to_dict(),
+        expected=Expected.by(
+            basis.trust, total.sums.drifted(basis.drift), tally, pinned=total.pinned
+        ).to_dict(),
         differences=[one.to_dict() for one in differences],
         held=total.to_dict(),
         adapted=basis.adapted.to_dict(),
@@ -360,6 +367,15 @@ def parts_of(context: Context, headers: Sequence[Header]) -> list[Part]:
         Part(header.model or "", context.rule(header.rule or ""), context.fit_of(header))
         for header in headers
     ]
+
+
+def newest_fit(context: Context, steps: Sequence[Part]) -> Fit:
+    """What items are believed by now: as it was learnt when the last model arrived."""
+    fit = context.fit()
+    if not steps:
+        return fit
+    last = steps[-1].fit
+    return last if last.beliefs == DEPENDENT else fit.tempered(last.temperatures)
 
 
 def nothing(request: Request, note: str) -> Report:

@@ -14,7 +14,7 @@ from posterity.errors import StoreError
 from posterity.tables.delta import Table
 from posterity.tables.files import Files
 
-FORMAT = 4
+FORMAT = 5
 """Raised when a store written by this version could not be read by the one before.
 
 A store of an older format is read as it is, and brought to this one by the first change made to
@@ -86,7 +86,8 @@ class Description:
     confusion: str = "full"
     prior: list[float] | str | None = None
     """None: uniform; ``given``: the weights in the table of classes; ``labelled``: the class
-    frequencies of the labelled set; a list: weights, as format 1 kept them."""
+    frequencies of the labelled set; ``estimated``: those the items' votes tell of; a list:
+    weights, as format 1 kept them."""
     classes: int | None = None
     """How many there were at first; None in format 1, where none can be appended."""
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))

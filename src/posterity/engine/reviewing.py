@@ -1,0 +1,223 @@
+"""Review: labels people decided, as one step; they stay whatever later votes say."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from posterity._arrays import Rows
+from posterity._version import __version__
+from posterity.engine.answerfiles import Given, read_answers
+from posterity.engine.context import Context
+from posterity.engine.deciding import Decided
+from posterity.engine.derived import state_of
+from posterity.engine.fits import DEPENDENT
+from posterity.engine.history import ShardHistory
+from posterity.engine.pins import fingerprint
+from posterity.engine.publishing import publish_labels
+from posterity.engine.steps import REVIEW, Header, live_reviews
+from posterity.engine.totals import total_of
+from posterity.engine.updating import commit_step, write_rows
+from posterity.errors import CommitConflict, InvalidParameter
+from posterity.expectations import Sums
+from posterity.metrics import flipped
+from posterity.tables.delta import DataFile
+from posterity.votes import MISSING
+
+TRIES = 20
+CLEAR = 4.0
+"""Standard errors beyond which a mean belief is no accident."""
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """What a review did."""
+
+    step: int | None
+    """None: nothing was changed."""
+    items: int = 0
+    """Items whose label is an answer now, and was not before."""
+    flips: int = 0
+    """Labels that were another class."""
+    expected_flips: float = 0.0
+    """As many were expected, as the beliefs had it."""
+    first_labels: int = 0
+    dropped: int = 0
+    """Flips that were pending."""
+    again: int = 0
+    """Answers that were there already."""
+    empty: int = 0
+    """Rows without an answer."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """Rows that were left out, by what is wrong with them."""
+    learn: bool = False
+    """Whether the answers are in the labelled set."""
+    note: str = ""
+    warning: str = ""
+    """Where items that are to be learnt from were not drawn."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        told = [self.note] if self.note else []
+        if self.items:
+            begin = "tried" if self.step is None else f"step {self.step}"
+            told.append(
+                f"{begin}: {self.items:,} answers; {self.flips:,} labels were wrong "
+                f"({self.expected_flips:.1f} were expected to be), "
+                f"{self.items - self.flips - self.first_labels:,} right"
+                + (f", {self.first_labels:,} missing" if self.first_labels else "")
+            )
+        if self.items and self.learn:
+            told.append("the answers are in the labelled set of the models that voted on them")
+        if self.dropped:
+            told.append(f"{self.dropped:,} pending flips were dropped")
+        if self.again and self.items:
+            told.append(f"{self.again:,} answers were there already")
+        if self.empty and self.items:
+            told.append(f"{self.empty:,} rows have no answer yet")
+        if self.warning:
+            told.append(f"warning: {self.warning}")
+        told += [
+            f"warning: {count:,} rows left out: {what}" for what, count in self.refused.items()
+        ]
+        return "\n".join(told)
+
+
+def review(
+    context: Context,
+    answers: Any,
+    *,
+    id_column: str,
+    answer_column: str,
+    learn: bool,
+    dry_run: bool = False,
+) -> Reviewed:
+    """Pin the labels people decided, by one step; the same answers twice do it once."""
+    if learn and context.description.beliefs != DEPENDENT:
+        raise InvalidParameter(
+            "Plain beliefs are formed with what a model was registered with; they cannot learn "
+            "from answers.",
+            hint="Leave out 'learn' (--learn); the labels are pinned all the same.",
+        )
+    given = read_answers(context, answers, id_column=id_column, answer_column=answer_column)
+    if not dry_run and len(given.rows):
+        context.raise_format()
+    for _ in range(TRIES):
+        context = Context(context.files)
+        try:
+            return _review(context, given, learn=learn, dry_run=dry_run)
+        except CommitConflict:
+            continue  # by a step or a compaction: what people said is right after it too
+    raise CommitConflict("The ledger changes too often; nothing was changed, try again later.")
+
+
+def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Reviewed:
+    digest = _digest(given, learn)
+    reviews = live_reviews(context.headers)
+    plain = Reviewed(None, empty=given.empty, refused=given.refused, learn=learn)
+    if any(header.request == digest for header in reviews):
+        if not dry_run:
+            publish_labels(context)  # killed after its commit, it may have been left undone
+        note = "Nothing to do: these answers were given already."
+        return replace(plain, again=len(given.rows), note=note)
+    step, files, total, done = context.head + 1, list[DataFile](), total_of(context), plain
+    held, votes, told = total.sums, Sums(), 0
+    for shard, start, items in context.shards:
+        own = slice(*np.searchsorted(given.rows, [start, start + items]))
+        rows, codes = given.rows[own] - start, given.answers[own]
+        here = ~context.removed[rows + start]
+        rows, codes = rows[here], codes[here]
+        if not len(rows):
+            continue
+        state = state_of(context, shard, start, items)
+        now, pinned = state.current(0.0), state.pinned
+        known = pinned[rows] & (now.label[rows] == codes)
+        if learn:
+            history = ShardHistory.read(context.ledger, shard, start, items)
+            learnt = history.pins([header for header in reviews if header.learn])
+            known &= learnt[rows] == codes
+            votes += _by_votes(history, reviews, rows[~known])
+        done = replace(done, again=done.again + int(known.sum()))
+        rows, codes = rows[~known], codes[~known]
+        if not len(rows):
+            continue
+        before, belief = now.label[rows], now.belief[rows].astype(np.float64)
+        decided = Decided.answered(before, belief, codes)
+        total = total.moved(before, belief, decided).pins(int((~pinned[rows]).sum()))
+        had = before != MISSING
+        done = replace(
+            done,
+            items=done.items + len(rows),
+            flips=done.flips + int(flipped(before, codes).sum()),
+            expected_flips=done.expected_flips + float((1 - belief[had]).sum()),
+            first_labels=done.first_labels + int((~had).sum()),
+            dropped=done.dropped + int((now.proposed[rows] != MISSING).sum()),
+        )
+        told = (told + fingerprint(rows + start, codes)) % 2**64
+        if not dry_run:
+            files.append(write_rows(context, step, shard, start + rows, None, decided))
+    if not done.items:
+        return replace(done, note=_nothing(given))
+    if learn:
+        done = replace(done, warning=_picked(votes, held))
+    if dry_run:
+        return replace(done, note="Nothing was changed.")
+    done = replace(done, step=step)
+    header = Header(
+        step,
+        REVIEW,
+        uuid.uuid4().hex[:12],
+        request=digest,
+        items=context.rows,
+        report=done.to_dict() | {"answers": f"{told:016x}", "held": total.to_dict()},
+        learn=learn,
+        software=__version__,
+    )
+    commit_step(context, header, files)
+    publish_labels(Context(context.files))
+    return done
+
+
+def _digest(given: Given, learn: bool) -> str:
+    """Names the work: the same answers, whatever file they come in."""
+    told = hashlib.sha256(b"learn" if learn else b"")
+    for part in (given.rows, given.answers):
+        told.update(np.ascontiguousarray(part).tobytes())
+    return told.hexdigest()[:12]
+
+
+def _by_votes(history: ShardHistory, reviews: Sequence[Header], rows: Rows) -> Sums:
+    """The beliefs in labels of items before people answered."""
+    first = min((header.step for header in reviews), default=max(history.steps, default=0) + 1)
+    then = history.before(first).current([], 0.0)
+    return Sums.of(then.belief[rows][then.label[rows] != MISSING])
+
+
+def _picked(own: Sums, every: Sums) -> str:
+    """What to say where labels of some items were believed unlike those of all."""
+    if not own.items or not every.items:
+        return ""
+    mean, usual = own.belief / own.items, every.belief / every.items
+    spread = sqrt(max(0.0, every.squares / every.items - usual**2) / own.items)
+    if abs(mean - usual) <= CLEAR * spread:
+        return ""
+    return (
+        f"labels of these items were believed {mean:.2f} in the mean, those of all {usual:.2f}: "
+        "they were picked, and models look on them as they do not on others. Beliefs that learn "
+        "from many such answers are off; draw the items to learn from (--order random)"
+    )
+
+
+def _nothing(given: Given) -> str:
+    if given.empty and not len(given.rows):
+        return f"Nothing to do: none of {given.empty:,} rows has an answer yet."
+    return "Nothing to do: these answers were given already."
