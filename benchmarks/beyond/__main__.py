@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.beyond import promises, review, shares, shift
+from benchmarks.beyond import budgets, promises, review, shares, shift
 from benchmarks.beyond.page import write_page
 from posterity.replay import Results
 
-PARTS = ("promises", "shares", "shift", "review")
+PARTS = ("promises", "shares", "shift", "budgets", "review")
 
 
 def jobs(
@@ -28,6 +28,9 @@ def jobs(
         for name in shift.PAIRS:
             for at, kind in enumerate(shift.KINDS):
                 yield f"shift-{name}-{at}", partial(shift.measure, recordings, name, kind)
+    if part == "budgets":
+        for name in budgets.SEQUENCES:
+            yield f"budgets-{name}", partial(budgets.measure, recordings, name)
     if part == "review":
         for name in review.SEQUENCES:
             yield f"review-{name}", partial(review.measure, recordings, name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from benchmarks.beyond import promises, review, shares, shift
+from benchmarks.beyond import budgets, promises, review, shares, shift
 
 Row = dict[str, Any]
 
@@ -20,7 +20,8 @@ Made from the recordings of `docs/replay.md` by `make beyond`.
 
 def write_page(rows: Path, docs: Path) -> None:
     """From the rows that are kept; what was not measured is left out."""
-    parts = [HEAD, *_promises(rows), *_shares(rows), *_shift(rows), *review.section(rows)]
+    own = [*_promises(rows), *_shares(rows), *_shift(rows)]
+    parts = [HEAD, *own, *budgets.section(rows), *review.section(rows)]
     (docs / "beyond-measured.md").write_text("\n".join(parts))
 
 
