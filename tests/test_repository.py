@@ -27,7 +27,7 @@ def test_the_public_names() -> None:
                 "Model",
                 "Store",
             ),
-            *("PosterityError", "Recording", "SoftVotes", "__version__"),
+            *("PosterityError", "Recording", "SoftVotes", "Spending", "__version__"),
             *("beliefs", "confusion", "metrics", "priors", "replay", "rules", "selectors", "votes"),
         ]
     )
