@@ -14,7 +14,7 @@ help:
 	@echo "make bench   measure speed and memory beside NumPy and other packages, write docs/performance.md"
 	@echo "make bench-store  whole updates of up to 100 million items, write docs/store-performance.md"
 	@echo "make bench-billion  a plan for 10^9 items, write docs/billion.md (30 GB of disk in TMPDIR)"
-	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files"
+	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files, all tests of a store on an object store"
 	@echo "make trust   measure beliefs on recordings, write docs/beliefs-measured.md"
 	@echo "make beyond  measure promises, class shares, shift and review, write docs/beyond-measured.md"
 	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
@@ -73,7 +73,7 @@ bench-billion: $(VENV)/.installed
 
 # Longer than the tests may take: 500 kills at random moments, 2,000 hostile files.
 torture: $(VENV)/.installed
-	POSTERITY_KILLS=500 POSTERITY_FUZZ=2000 $(BIN)/python -m pytest tests/test_durability.py tests/test_fuzz.py
+	POSTERITY_KILLS=500 POSTERITY_FUZZ=2000 $(BIN)/python -m pytest tests/test_durability.py tests/test_store.py tests/test_fuzz.py
 
 trust: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.trust --recordings "$(POSTERITY_RECORDINGS)"
