@@ -37,7 +37,18 @@ ALL_RULES = [
 ]
 KEYS = [
     *("recording", "source", "models", "order", "split", "seed", "beliefs", "confusion", "prior"),
-    *("votes", "selector", "budget", "rule", "n", "steps", "evaluations", "accuracy"),
+    *(
+        "votes",
+        "adapt",
+        "weigh",
+        "selector",
+        "budget",
+        "rule",
+        "n",
+        "steps",
+        "evaluations",
+        "accuracy",
+    ),
     *("delta_accuracy", "mean_accuracy", "negative_flips", "positive_flips", "neutral_flips"),
     *("nfr", "pf_nf", "btc", "bec", "expected_accuracy", "expected_negative_flips"),
     *("expected_positive_flips", "checked_accuracy", "checked_accuracy_low"),

@@ -1,0 +1,90 @@
+"""Weighing: labelled items that stand for a target of another mix.
+
+Where a labelled set has more of something than the target, each of its items has a weight: how much
+more frequent items like it are in the target. Weights are given, or follow from a column both have.
+They are obeyed by thinning: an item is kept with a chance in proportion to its weight, so that what
+is left has the target's mix. Nothing is kept twice: all that is learnt, rehearsed, counted and
+promised afterwards is about as many different items as there are, and these are as many as the
+weighted ones are worth (Kish's effective number).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posterity import prevalence
+from posterity._arrays import ArrayLike, Codes, Floats, Rows
+from posterity.errors import InvalidData
+
+LEAST_FREQUENT = 1e-12
+
+
+def checked(weights: ArrayLike, name: str = "weights") -> Floats:
+    """Weights as numbers; refuses what cannot be weighed by."""
+    given = np.asarray(weights)
+    if given.ndim != 1 or given.dtype.kind not in "fiu":
+        raise InvalidData(f"'{name}' must hold one number an item; got {given.dtype}.")
+    each = given.astype(np.float64)
+    if not np.isfinite(each).all() or (each < 0).any() or not (each > 0).any():
+        wrong = np.flatnonzero(~np.isfinite(each) | (each < 0))
+        told = f"{given[wrong[0]]} at item {wrong[0]}" if len(wrong) else "no weight above 0"
+        raise InvalidData(
+            f"'{name}' must be finite numbers of at least 0, some of them above; got {told}.",
+            hint="Give each labelled item how much more frequent such items are in the target.",
+        )
+    return each
+
+
+def effective(weights: Floats) -> float:
+    """How many equal items as many weighted ones are worth (Kish).
+
+    >>> effective(np.array([1.0, 1.0, 0.0, 0.0]))
+    2.0
+    """
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def kept(weights: Floats) -> Rows:
+    """The items that are kept, in order: each with a chance in proportion to its weight.
+
+    As many as the weighted ones are worth; a chance is never above one, which is how the highest
+    weights are clipped. Which ones is settled by adding up chances in the order of items, so that
+    items beside each other are thinned evenly. With equal weights all are kept.
+
+    >>> kept(np.array([1.0, 1.0, 3.0, 3.0])).tolist()
+    [1, 2, 3]
+    >>> kept(np.full(4, 0.5)).tolist()
+    [0, 1, 2, 3]
+    """
+    if (weights == weights[0]).all():
+        return np.arange(len(weights))
+    chances = np.cumsum(_chances(weights))
+    passed = np.floor(chances + 0.5)
+    return np.flatnonzero(np.diff(passed, prepend=0.0) > 0)
+
+
+def of_groups(labelled: Codes | Rows, target: Floats, groups: int) -> Floats:
+    """The weight of each labelled item, from its group and how many items of each the target has.
+
+    Shares of groups are drawn to those of the labelled set as far as they could be chance. Of a
+    group without any labelled item nothing can be said.
+    """
+    own = np.bincount(labelled, minlength=groups).astype(np.float64)
+    usual = own / own.sum()
+    counts = np.where(own > 0, target, 0.0)
+    shares = prevalence.drawn(counts, usual)
+    weights: Floats = (shares / np.maximum(usual, LEAST_FREQUENT))[labelled]
+    return weights
+
+
+def _chances(weights: Floats) -> Floats:
+    """In proportion to weights, none above one, and as many in all as those are worth."""
+    size = effective(weights)
+    low, high = 0.0, 1 / float(weights[weights > 0].min())
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (
+            (middle, high) if np.minimum(1, middle * weights).sum() < size else (low, middle)
+        )
+    chances: Floats = np.minimum(1.0, high * weights)
+    return chances
