@@ -111,4 +111,5 @@ def _followed(
     if found is known.prior:
         return known
     checks = [prevalence.check(half.fit, half.votes, half.truth) for half in halves]
-    return replace(known, prior=prevalence.believed(found, checks, known.prior))
+    doubt = prevalence.in_doubt(known, sample, who)
+    return replace(known, prior=prevalence.believed(found, checks, known.prior, doubt))

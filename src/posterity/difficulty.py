@@ -9,9 +9,10 @@ believed of them is too high. So the shares of the levels of difficulty are tilt
 with the θ at which levels are as hard as the target's votes say (a few turns of expectation-
 maximisation: stopping early draws it to the labelled set). The fewer votes items have, the smaller
 a part of the way each turn goes; so where the target looks harder, some more of it is reckoned from
-two turns. One number cannot turn a confusion around. The same is done on the labelled items, cross-fitted, where the answer should be 0: what
-comes out there is the method's own error, and is taken off. What is left is drawn to 0 as far as it
-could be chance. Selection looks at earlier votes alone, so it does not mislead the likelihood.
+two turns. One number cannot turn a confusion around. The same is done on the labelled items, cross-
+fitted, where the answer should be 0: what comes out there is the method's own error, and is taken
+off. What is left is drawn to 0 as far as it could be chance. Selection looks at earlier votes
+alone, so it does not mislead the likelihood.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posterity import prevalence
-from posterity._arrays import ArrayLike, Codes, Floats, Rows
+from posterity._arrays import ArrayLike, Floats, Rows
 from posterity.errors import InvalidData
 
 LEAST_FREQUENT = 1e-12
@@ -61,20 +60,6 @@ def kept(weights: Floats) -> Rows:
     chances = np.cumsum(_chances(weights))
     passed = np.floor(chances + 0.5)
     return np.flatnonzero(np.diff(passed, prepend=0.0) > 0)
-
-
-def of_groups(labelled: Codes | Rows, target: Floats, groups: int) -> Floats:
-    """The weight of each labelled item, from its group and how many items of each the target has.
-
-    Shares of groups are drawn to those of the labelled set as far as they could be chance. Of a
-    group without any labelled item nothing can be said.
-    """
-    own = np.bincount(labelled, minlength=groups).astype(np.float64)
-    usual = own / own.sum()
-    counts = np.where(own > 0, target, 0.0)
-    shares = prevalence.drawn(counts, usual)
-    weights: Floats = (shares / np.maximum(usual, LEAST_FREQUENT))[labelled]
-    return weights
 
 
 def _chances(weights: Floats) -> Floats:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from posterity import confusion, weighing
+from posterity import confusion, prevalence, weighing
 from posterity._arrays import Codes, Counts, Floats
 from posterity.answers import Answers
 from posterity.classes import Classes
@@ -167,7 +167,7 @@ def _weights(model: Model, rows: pa.Table, shares: SharesOf | None) -> Floats | 
             hint="Add the items first; or give weights yourself, with weight=.",
         )
     target = np.array([counts.get(name, 0) for name in names], dtype=np.float64)
-    return weighing.of_groups(np.array([place[name] for name in own]), target, len(names))
+    return prevalence.weights_of_groups(np.array([place[name] for name in own]), target, len(names))
 
 
 def _vote_column(model: Model, rows: pa.Table) -> str | None:

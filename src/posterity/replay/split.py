@@ -53,7 +53,7 @@ class Parts:
         if by == GROUPS:
             names, codes = np.unique(np.concatenate([given, wanted]), return_inverse=True)
             counts = np.bincount(codes[len(given) :], minlength=len(names)).astype(np.float64)
-            given = weighing.of_groups(codes[: len(given)], counts, len(names))
+            given = prevalence.weights_of_groups(codes[: len(given)], counts, len(names))
         return Parts(self.labelled.take(weighing.kept(given)), self.target)
 
 
