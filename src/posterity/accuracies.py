@@ -122,7 +122,7 @@ def _upright(fit: Dependence) -> Mask:
         # With what was seen under the truth the likeliest wrong class may be another one.
         seen = np.zeros(fit.classes)
         often = fit.seen + fit.pull * rates[fit.wrong] / (1 - rates[truths])
-        np.maximum.at(seen, truths, often / totals[truths])
+        np.maximum.at(seen, truths, np.where(fit.wrong == truths, 0.0, often / totals[truths]))
         out[model] = right > (1 - right) * np.maximum(generic, seen)
     return out
 

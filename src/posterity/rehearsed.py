@@ -11,8 +11,7 @@ from posterity.expectations import Estimate, forecast
 from posterity.trust import Trust
 
 LITTLE = 0.1
-"""A tilt below this is not worth a word; of class shares and accuracies a tenth
-of it is."""
+"""A tilt below this is not worth a word; of shares and accuracies a tenth of it is."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,6 @@ class Adaptation:
     """The share of items whose class is another one than the labelled set has it."""
     accuracies: float = 0.0
     """By how much the accuracy of the model that was moved most was moved; see ``accuracies``."""
-
     labelled: float = 1.0
     """The share of labelled items that weights leave; see ``weighing``."""
 
@@ -43,11 +41,10 @@ class Adaptation:
         if self.accuracies >= LITTLE / 10:
             points = 100 * self.accuracies
             told.append(f"models' accuracies as votes tell, moved by at most {points:.0f} points")
-        return (
-            f"adapted to {', '.join(told[:-1]) + ' and ' if told[1:] else ''}{told[-1]}"
-            if told
-            else ""
-        )
+        if self.labelled < 1:
+            told.append(f"weights, which leave {100 * self.labelled:.0f} % of labelled items")
+        first = ", ".join(told[:-1]) + " and " if told[1:] else ""
+        return f"adapted to {first}{told[-1]}" if told else ""
 
 
 @dataclass(frozen=True)

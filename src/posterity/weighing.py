@@ -4,8 +4,8 @@ Where a labelled set has more of something than the target, each of its items ha
 more frequent items like it are in the target. Weights are given, or follow from a column both have.
 They are obeyed by thinning: an item is kept with a chance in proportion to its weight, so that what
 is left has the target's mix. Nothing is kept twice: all that is learnt, rehearsed, counted and
-promised afterwards is about as many different items as there are, and these are as many as the
-weighted ones are worth (Kish's effective number).
+promised afterwards is about as many different items as there are. Weights far above the mean are
+clipped, so that a few items do not throw away all others.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from posterity._arrays import ArrayLike, Floats, Rows
 from posterity.errors import InvalidData
 
 LEAST_FREQUENT = 1e-12
+MOST = 10.0
+"""No weight counts for more than so many times the mean of all."""
 
 
 def checked(weights: ArrayLike, name: str = "weights") -> Floats:
@@ -34,42 +36,18 @@ def checked(weights: ArrayLike, name: str = "weights") -> Floats:
     return each
 
 
-def effective(weights: Floats) -> float:
-    """How many equal items as many weighted ones are worth (Kish).
-
-    >>> effective(np.array([1.0, 1.0, 0.0, 0.0]))
-    2.0
-    """
-    return float(weights.sum() ** 2 / (weights**2).sum())
-
-
 def kept(weights: Floats) -> Rows:
     """The items that are kept, in order: each with a chance in proportion to its weight.
 
-    As many as the weighted ones are worth; a chance is never above one, which is how the highest
-    weights are clipped. Which ones is settled by adding up chances in the order of items, so that
-    items beside each other are thinned evenly. With equal weights all are kept.
+    The highest weight, or what it is clipped to, has chance one. Which ones is settled by adding up
+    chances in the order of items, so that items beside each other are thinned evenly. With equal
+    weights all are kept.
 
-    >>> kept(np.array([1.0, 1.0, 3.0, 3.0])).tolist()
-    [1, 2, 3]
+    >>> kept(np.array([1.0, 1.0, 2.0, 2.0])).tolist()
+    [0, 2, 3]
     >>> kept(np.full(4, 0.5)).tolist()
     [0, 1, 2, 3]
     """
-    if (weights == weights[0]).all():
-        return np.arange(len(weights))
-    chances = np.cumsum(_chances(weights))
-    passed = np.floor(chances + 0.5)
+    clipped = np.minimum(weights, MOST * weights.mean())
+    passed = np.floor(np.cumsum(clipped / clipped.max()) + 0.5)
     return np.flatnonzero(np.diff(passed, prepend=0.0) > 0)
-
-
-def _chances(weights: Floats) -> Floats:
-    """In proportion to weights, none above one, and as many in all as those are worth."""
-    size = effective(weights)
-    low, high = 0.0, 1 / float(weights[weights > 0].min())
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high) if np.minimum(1, middle * weights).sum() < size else (low, middle)
-        )
-    chances: Floats = np.minimum(1.0, high * weights)
-    return chances
