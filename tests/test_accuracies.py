@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,8 +160,8 @@ def recordings() -> tuple[Recording, Recording]:
 def test_replay_follows_a_model_that_suffers() -> None:
     labelled, target = recordings()
 
-    def walked(**options: object) -> dict[str, float]:
-        found = run(target, source=labelled, budgets="100%", rules="max-belief", **options)  # type: ignore[arg-type]
+    def walked(**options: Any) -> dict[str, Any]:
+        found = run(target, source=labelled, budgets="100%", rules="max-belief", **options)
         return found.rows[0]
 
     usual, off, on = walked(), walked(adapt=False), walked(adapt="difficulty,confusions")

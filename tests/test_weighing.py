@@ -78,12 +78,12 @@ def mixed(items: int = 4000) -> tuple[Recording, Recording]:
     made = []
     for seed, share in ((1, 0.1), (2, 0.9)):
         rng = np.random.default_rng(seed)
-        truth = rng.integers(0, 6, items)
+        truth = rng.integers(0, 6, items).astype(np.int32)
         hard = rng.random(items) < share
         # Models err in other ways on each kind: nothing votes could tell without the truth.
         right = rng.random((3, items)) < np.where(hard, 0.4, 0.9)
         wrong = np.where(hard, (truth + 1) % 6, rng.integers(0, 6, (3, items)))
-        votes = np.where(right, truth, wrong)
+        votes = np.where(right, truth, wrong).astype(np.int32)
         groups = np.where(hard, "hard", "easy")
         names = [f"class-{code}" for code in range(6)]
         made.append(Recording(names, ("a", "b", "c"), truth, votes, groups=groups))
@@ -197,7 +197,7 @@ def test_weights_outlive_a_removal(tmp_path: Path) -> None:
         ({"weight": "weight", "key": "nokey"}, "no ids"),
     ],
 )
-def test_weights_that_cannot_be(tmp_path: Path, options: dict[str, str], message: str) -> None:
+def test_weights_that_cannot_be(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     world = World(items=50, labelled=60)
     store = Store.create(tmp_path / "store", classes=NAMES)
     store.add(world.table())
