@@ -164,6 +164,20 @@ def test_a_store_weighs_and_says_so(tmp_path: Path) -> None:
     assert plain.log()[-1].report["adapted"]["labelled"] == 1.0
 
 
+def test_matched_weights_are_those_of_the_registration(tmp_path: Path) -> None:
+    world = World(items=400, labelled=100)
+    store = Store.create(tmp_path / "store", classes=NAMES)
+    store.add(world.table(0, 200))
+    told = Model(
+        "old", labelled=weighed_table(world, "old", [1.0] * 100), vote="vote", match="lang"
+    )
+    assert store.register(told).labelled == 100
+    store.add(world.table(200))
+    store.register(told)  # nothing new is said, although the items have changed
+    with pytest.raises(InvalidData, match="other labelled votes"):
+        store.register(replace(told, match=None, weight="weight"))
+
+
 def test_weights_outlive_a_removal(tmp_path: Path) -> None:
     world = World(items=200, labelled=100)
     store = Store.create(tmp_path / "store", classes=NAMES, shard_rows=200)

@@ -64,6 +64,8 @@ class Evidence:
     accuracy: float | None = None
     weights: Floats | None = None
     """How much more frequent items like each are in the store; None: as frequent."""
+    match: str | None = None
+    """The column they follow from; its values may become more or less frequent since."""
     note: str = ""
 
     @property
@@ -78,7 +80,7 @@ class Evidence:
         if self.soft is not None and not self.stored:
             told += [self.soft.codes.tolist(), self.soft.weights.astype(np.float32).tolist()]
         if self.weights is not None:
-            told += [self.weights.tolist()]
+            told += [self.weights.tolist() if self.match is None else self.match]
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
     def count_table(self, classes: Classes) -> Counts:
@@ -139,7 +141,7 @@ def read_evidence(
             f"The labelled data of '{model.name}' has weights, but no ids to weigh by.",
             hint=f"Name its column of ids with key=; it is '{model.key}' now.",
         )
-    return Evidence(truth, cast.hard, keys, cast.soft, weights=weights)
+    return Evidence(truth, cast.hard, keys, cast.soft, weights=weights, match=model.match)
 
 
 def _weights(model: Model, rows: pa.Table, shares: SharesOf | None) -> Floats | None:
@@ -224,6 +226,7 @@ def _by_id(
         stored=True,
         pending=pending,
         weights=None if weights is None else weights[known],
+        match=model.match,
         note=note,
     )
 
