@@ -224,3 +224,45 @@ def hardness(fit: Any, votes: Sequence[Vote], scale: Sequence[float]) -> float:
             told = sum(weight * at for weight, at in zip(weights, scale, strict=True))
             mean += believed * told / sum(weights)
     return mean
+
+
+def rightness(fit: Any, votes: Sequence[Vote]) -> list[tuple[float, float, float]]:
+    """For each vote: that it is right, how likely that was thought to be, and its variance."""
+    voted = {code for _, code in votes}
+    out = [(0.0, 0.0, 0.0) for _ in votes]
+    for one, believed in of_candidates(fit, votes).items():
+        weights = []
+        for level in range(fit.accuracies.shape[1]):
+            if one is None:
+                weight = sum(
+                    float(fit.prior[k] * fit.levels[k, level])
+                    for k in range(fit.classes)
+                    if k not in voted
+                )
+            else:
+                weight = float(fit.levels[one, level])
+            for model, code in votes:
+                chance = accuracy(fit, model, level, one)
+                weight *= chance if code == one else 1 - chance
+            weights.append(weight)
+        if believed <= 0 or sum(weights) <= 0:
+            continue
+        for at, (model, code) in enumerate(votes):
+            right, thought, spread = out[at]
+            right += believed if code == one else 0.0
+            for level, weight in enumerate(weights):
+                chance = accuracy(fit, model, level, one)
+                thought += believed * weight / sum(weights) * chance
+                spread += believed * weight / sum(weights) * chance * (1 - chance)
+            out[at] = right, thought, spread
+    return out
+
+
+def confusion(fit: Any, model: int, truth: int, code: int) -> float:
+    """How likely a model is to name a class under a truth, with what was seen under it or not."""
+    right = on_average(fit, model, truth)
+    if code == truth:
+        return right
+    return (1 - right) * max(
+        wrong_rate(fit, model, code, truth, specific=specific) for specific in (False, True)
+    )

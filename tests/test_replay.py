@@ -37,7 +37,8 @@ ALL_RULES = [
 ]
 KEYS = [
     *("recording", "source", "models", "order", "split", "seed", "beliefs", "confusion", "prior"),
-    *("votes", "selector", "budget", "spending", "rule", "n", "steps", "evaluations", "accuracy"),
+    *("votes", "adapt", "weigh", "selector", "budget", "spending", "rule"),
+    *("n", "steps", "evaluations", "accuracy"),
     *("delta_accuracy", "mean_accuracy", "negative_flips", "positive_flips", "neutral_flips"),
     *("nfr", "pf_nf", "btc", "bec", "expected_accuracy", "expected_negative_flips"),
     *("expected_positive_flips", "checked_accuracy", "checked_accuracy_low"),
@@ -389,6 +390,7 @@ def test_the_table_shows_means_and_the_ratio_of_sums() -> None:
         "seed": 0,
     }
     shared |= {"prior": "uniform", "votes": "hard", "confusion": "full", "selector": "entropy"}
+    shared |= {"adapt": None, "weigh": None}
     shared |= {"budget": 50 / 878, "rule": "replace", "n": 9, "models": ["[v1]", "[/v2]"]}
     shared |= {"delta_accuracy": 0, "btc": None, "bec": 99, "expected_accuracy": 1}
     best = {"accuracy": 70.0, "negative_flips": 0, "positive_flips": 8, "pf_nf": None}

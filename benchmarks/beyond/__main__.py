@@ -6,13 +6,14 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 
-from benchmarks.beyond import budgets, promises, review, shares, shift
+from benchmarks.beyond import budgets, promises, review, shares, shift, weights
 from benchmarks.beyond.page import write_page
 from posterity.replay import Results
 
-PARTS = ("promises", "shares", "shift", "budgets", "review")
+PARTS = ("promises", "shares", "shift", "weights", "budgets", "review")
 
 
 def jobs(
@@ -25,9 +26,17 @@ def jobs(
     if part == "shares":
         yield "shares", partial(_together, recordings)
     if part == "shift":
-        for name in shift.PAIRS:
+        for name, budget in product(shift.PAIRS, shift.BUDGETS):
             for at, kind in enumerate(shift.KINDS):
-                yield f"shift-{name}-{at}", partial(shift.measure, recordings, name, kind)
+                make = partial(shift.measure, recordings, name, kind, budget)
+                yield shift.rows_of(name, budget, at), make
+    if part == "weights":
+        for budget in weights.BUDGETS:
+            for at, kind in enumerate(weights.KINDS):
+                yield (
+                    weights.rows_of(budget, at),
+                    partial(weights.measure, recordings, kind, budget),
+                )
     if part == "budgets":
         for name in budgets.SEQUENCES:
             yield f"budgets-{name}", partial(budgets.measure, recordings, name)

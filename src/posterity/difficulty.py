@@ -7,10 +7,12 @@ believed of them is too high. So the shares of the levels of difficulty are tilt
                                                    from 0 at the easiest to 1 at the hardest,
 
 with the θ at which levels are as hard as the target's votes say (a few turns of expectation-
-maximisation: stopping early draws it to the labelled set). One number cannot turn a confusion
-around. The same is done on the labelled items, cross-fitted, where the answer should be 0: what
-comes out there is the method's own error, and is taken off. What is left is drawn to 0 as far as it
-could be chance. Selection looks at earlier votes alone, so it does not mislead the likelihood.
+maximisation: stopping early draws it to the labelled set). The fewer votes items have, the smaller
+a part of the way each turn goes; so where the target looks harder, some more of it is reckoned from
+two turns. One number cannot turn a confusion around. The same is done on the labelled items, cross-
+fitted, where the answer should be 0: what comes out there is the method's own error, and is taken
+off. What is left is drawn to 0 as far as it could be chance. Selection looks at earlier votes
+alone, so it does not mislead the likelihood.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ SAMPLE = 10_000
 STRETCHES, STRETCH = 4, 2**18
 """Of very many items so many stretches of so many are looked at: few parts of a store are read."""
 TURNS = 2
+SHORTEST = 0.5
+"""No turn is taken to go less than so much of the way that is left."""
 WIDEST = 4.0
 """No target is taken to be further from the labelled set than that."""
 PULL = 100.0
@@ -48,6 +52,13 @@ class Tilt:
     """θ."""
     error: float
     """Its standard error."""
+    farther: float | None = None
+    """Where more turns would lead, as two of them tell; None: nowhere else."""
+
+    @property
+    def end(self) -> float:
+        """With what is left of the way."""
+        return self.size if self.farther is None else self.farther
 
 
 def evenly(items: int) -> Rows:
@@ -73,17 +84,19 @@ def tilt_of(fit: Dependence, given: Votes, who: Sequence[int]) -> Tilt:
     overall, seen = fit.prior @ fit.levels, len(votes)
     mean = float(overall @ scale)
     spread = max(float(overall @ scale**2) - mean**2, FLAT)
-    size, first, error = 0.0, 0.0, 0.0
+    size, before, first, error = 0.0, 0.0, 0.0, 0.0
     for turn in range(TURNS):
         told = _hardness(tilted(fit, size), scale, votes, who)
         goal = (float(told.sum()) + PULL * mean) / (seen + PULL)
-        size = _reaching(fit, scale, goal, size)
+        before, size = size, _reaching(fit, scale, goal, size)
         if turn == 0:
             # Items that look alike by chance do not make it certain: the levels count for one.
             variance = (seen * float(told.var()) + spread) / (seen + 1)
             first, error = size, float(np.sqrt(variance / seen)) / spread
     # Later turns enlarge what the first one saw, and its error with it.
-    return Tilt(size, error * max(1.0, size / first if abs(first) > FLAT else 1.0))
+    error *= max(1.0, size / first if abs(first) > FLAT else 1.0)
+    gone = 1 - (size - before) / first if abs(first) > FLAT else 1.0
+    return Tilt(size, error, before + (size - before) / min(1.0, max(SHORTEST, gone)))
 
 
 def tilted(fit: Dependence, size: float) -> Dependence:
@@ -96,7 +109,11 @@ def tilted(fit: Dependence, size: float) -> Dependence:
 
 
 def difference(target: Tilt, labelled: Sequence[Tilt]) -> float:
-    """θ of the target beyond that of the labelled set, drawn to 0 as far as it could be chance."""
+    """θ of the target beyond that of the labelled set, drawn to 0 as far as it could be chance.
+
+    That a target is harder is believed sooner than that it is easier: models that err alike on
+    strange items look as if they agreed.
+    """
     sizes = np.array([part.size for part in labelled])
     errors = np.array([part.error for part in labelled])
     size = target.size - float(sizes.mean())
@@ -104,8 +121,10 @@ def difference(target: Tilt, labelled: Sequence[Tilt]) -> float:
     chance = target.error**2 + float((errors**2).sum()) / parts**2 + float(sizes.var()) / parts
     if not np.isfinite(chance):
         return 0.0
-    drawn = size * size**2 / (size**2 + DOUBT**2 * chance) if size else 0.0
-    return float(np.clip(drawn, -WIDEST, WIDEST))
+    trust = size**2 / (size**2 + DOUBT**2 * chance) if size else 0.0
+    if size > 0:
+        size = max(size, target.end - sum(part.end for part in labelled) / parts)
+    return float(np.clip(trust * size, -WIDEST, WIDEST))
 
 
 def _scale(fit: Dependence) -> Floats | None:

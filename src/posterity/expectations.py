@@ -199,6 +199,15 @@ def dispersion(halves: Sequence[tuple[int, int, int]]) -> float:
     return _dispersion([(one - other, moved) for one, other, moved in halves])
 
 
+def wilson(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's interval of a share: never outside 0 to 1, and sound for a few items too."""
+    share, square = right / total, z * z
+    centre = (share + square / (2 * total)) / (1 + square / total)
+    half = z * np.sqrt(share * (1 - share) / total + square / (4 * total * total))
+    half /= 1 + square / total
+    return max(0.0, float(centre - half)), min(1.0, float(centre + half))
+
+
 def _dispersion(differences: Sequence[tuple[float, float]]) -> float:
     """The mean square of differences beside their variances."""
     apart = sum(value**2 / (variance + FEW) for value, variance in differences)

@@ -62,6 +62,13 @@ class Model:
     """Where the labelled table has soft votes, as ``SoftColumns`` spells it: what the model's are
     worth is learnt from them."""
 
+    weight: str | None = None
+    """The labelled table's column of weights: how much more frequent items like it are in the
+    store; see ``weighing``."""
+    match: str | None = None
+    """Instead, a column that both the labelled table and the items have: its values are to be as
+    frequent among labelled items as they are in the store now."""
+
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise InvalidParameter.of("name", "a text that is not empty", self.name)
@@ -76,6 +83,14 @@ class Model:
             raise InvalidParameter(
                 "How a model errs is told by one of labelled, confusion (--confusion-matrix) and "
                 "accuracy, not by more."
+            )
+
+        if self.weight is not None and self.match is not None:
+            raise InvalidParameter("Labelled items are weighed by weight or by match, not by both.")
+        if (self.weight or self.match) and self.labelled is None:
+            raise InvalidParameter(
+                "Weights (weight, match) are of labelled items; there are none.",
+                hint="Give the labelled table too.",
             )
 
     @property

@@ -16,17 +16,18 @@ from dataclasses import replace
 import numpy as np
 
 from posterity import priors
-from posterity._arrays import Codes, Counts, Floats
+from posterity._arrays import Codes, Counts, Floats, Rows
 from posterity.dependence import Dependence
 from posterity.difficulty import evenly
 from posterity.products import Votes
 from posterity.votes import MISSING
+from posterity.weighing import LEAST_FREQUENT
 
 TURNS = 20
 STILL = 1e-4
 """Shares that move less than that in all have arrived."""
-DOUBT = 2.0
-"""At so many times the error seen on labelled items half of what is found is believed."""
+DOUBT = 4.0
+"""At so many times the error there may be half of what is found is believed."""
 ERRORS = 3.0
 """Differences within so many standard errors could be chance."""
 
@@ -84,12 +85,22 @@ def check(fit: Dependence, votes: Votes, truth: Codes) -> tuple[Floats, Floats]:
     return told.prior, drawn(counts, fit.prior)
 
 
-def believed(found: Floats, checks: Sequence[tuple[Floats, Floats]], usual: Floats) -> Floats:
+def in_doubt(fit: Dependence, votes: Votes, who: Sequence[int]) -> float:
+    """The share of items whose class is another one than believed most, as far as votes tell."""
+    voted = votes[np.flatnonzero((votes.hard != MISSING).any(axis=1))]
+    return float((1 - fit.believe(voted, who).belief_best).mean()) if len(voted) else 1.0
+
+
+def believed(
+    found: Floats, checks: Sequence[tuple[Floats, Floats]], usual: Floats, doubt: float = 0.0
+) -> Floats:
     """Shares found on a target, as far as the same on labelled items is to be trusted.
 
     ``checks``: shares found on labelled items in the same way, and their true ones. What was too
     much there is taken off here; and the further off, the more stays as it is ``usual``: a few
-    votes of a weak model tell more of the model than of the items.
+    votes of a weak model tell more of the model than of the items. ``doubt``: the share of items
+    whose class is in doubt; by so much shares may be off whatever labelled items say, for these
+    have other ones.
     """
     if found is usual:
         return usual
@@ -100,10 +111,25 @@ def believed(found: Floats, checks: Sequence[tuple[Floats, Floats]], usual: Floa
     corrected = np.where(possible, found * np.exp(-bias), 0.0)
     corrected /= corrected.sum()
     error = sum(apart(told, true) ** 2 for told, true in checks) / len(checks)
+    error = max(error, doubt**2)
     size = apart(corrected, usual) ** 2
     trust = size / (size + DOUBT**2 * error) if size else 0.0
     mixed: Floats = (1 - trust) * usual + trust * corrected
     return mixed
+
+
+def weights_of_groups(labelled: Codes | Rows, target: Floats, groups: int) -> Floats:
+    """The weight of each labelled item, from its group and how many items of each the target has.
+
+    Shares of groups are drawn to those of the labelled set as far as they could be chance. Of a
+    group without any labelled item nothing can be said.
+    """
+    own = np.bincount(labelled, minlength=groups).astype(np.float64)
+    usual = own / own.sum()
+    counts = np.where(own > 0, target, 0.0)
+    shares = drawn(counts, usual)
+    weights: Floats = (shares / np.maximum(usual, LEAST_FREQUENT))[labelled]
+    return weights
 
 
 def apart(one: Floats, other: Floats) -> float:

@@ -14,11 +14,10 @@ from functools import partial
 
 import numpy as np
 
-from posterity import difficulty, fitting, metrics, prevalence, promises, temperatures
+from posterity import adapting, fitting, metrics, promises, temperatures
 from posterity._arrays import Codes, Floats, Mask, Rows
 from posterity.budget import Budget
 from posterity.dependence import PLAIN_CALIBRATOR, Dependence
-from posterity.difficulty import Tilt
 from posterity.likeness import Seen
 from posterity.products import Votes
 from posterity.rehearsed import Adaptation, Rehearsed, Target
@@ -259,41 +258,25 @@ class Rehearsal:
             found.append(margins[margins > 0])
         return np.concatenate(found)
 
-    def tilts(self, fits: Fits) -> list[Tilt]:
-        """How hard the labelled items look from their votes so far; each half to the other."""
-        found = []
-        for votes, fit in zip(self._cast, fits.halves, strict=True):
-            known = fit.calibrated(self.calibrator)
-            looked_at = votes[difficulty.evenly(len(votes))]
-            found.append(difficulty.tilt_of(known, looked_at, range(votes.hard.shape[1])))
-        return found
-
     def adapted(
-        self, fits: Fits, sample: Votes, who: Sequence[int], *, follow: bool = False
+        self,
+        fits: Fits,
+        sample: Votes,
+        who: Sequence[int],
+        *,
+        adapt: Sequence[str] = adapting.DEFAULT,
+        follow: bool = False,
     ) -> tuple[Dependence, Adaptation]:
-        """What a target is believed by: calibrated, and as hard as a sample of its votes looks.
+        """What a target is believed by: calibrated, and adapted to a sample of its votes.
 
         ``follow``: with classes as frequent as these votes tell.
         """
-        known = fits.whole.calibrated(self.calibrator)
-        if follow:
-            known = self._followed(fits, known, sample, who)
-        tilt = difficulty.difference(difficulty.tilt_of(known, sample, who), self.tilts(fits))
-        moved = prevalence.apart(known.prior, fits.whole.prior)
-        return difficulty.tilted(known, tilt), Adaptation(tilt, moved)
-
-    def _followed(
-        self, fits: Fits, known: Dependence, sample: Votes, who: Sequence[int]
-    ) -> Dependence:
-        """With classes as frequent as votes tell, as far as they tell it on labelled items."""
-        found = prevalence.followed(known, sample, who).prior
-        if found is known.prior:
-            return known
-        checks = [
-            prevalence.check(fit.calibrated(self.calibrator), votes, self._truth[own])
+        halves = [
+            adapting.Half(fit.calibrated(self.calibrator), votes, self._truth[own])
             for votes, own, fit in zip(self._cast, self._rows, fits.halves, strict=True)
         ]
-        return replace(known, prior=prevalence.believed(found, checks, known.prior))
+        known = fits.whole.calibrated(self.calibrator)
+        return adapting.adapted(known, halves, sample, who, adapt=adapt, follow=follow)
 
     def reliability(self) -> tuple[Reliability, Reliability]:
         """Of the labels, and of the most believed classes, as each item's last vote left them."""

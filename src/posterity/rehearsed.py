@@ -11,7 +11,7 @@ from posterity.expectations import Estimate, forecast
 from posterity.trust import Trust
 
 LITTLE = 0.1
-"""A tilt below this is not worth a word; of class shares a tenth of it is."""
+"""A tilt below this is not worth a word; of shares and accuracies a tenth of it is."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,10 @@ class Adaptation:
     """How much harder it looks than the labelled set; see ``difficulty``."""
     shares: float = 0.0
     """The share of items whose class is another one than the labelled set has it."""
+    accuracies: float = 0.0
+    """By how much the accuracy of the model that was moved most was moved; see ``accuracies``."""
+    labelled: float = 1.0
+    """The share of labelled items that weights leave; see ``weighing``."""
 
     def to_dict(self) -> dict[str, float]:
         """As ``--json`` prints it."""
@@ -34,7 +38,13 @@ class Adaptation:
             told.append(f"items that look {than} than the labelled set (tilt {self.tilt:+.2f})")
         if self.shares >= LITTLE / 10:
             told.append(f"class shares as votes tell, {100 * self.shares:.0f} % of items apart")
-        return f"adapted to {' and '.join(told)}" if told else ""
+        if self.accuracies >= LITTLE / 10:
+            points = 100 * self.accuracies
+            told.append(f"models' accuracies as votes tell, moved by at most {points:.0f} points")
+        if self.labelled < 1:
+            told.append(f"weights, which leave {100 * self.labelled:.0f} % of labelled items")
+        first = ", ".join(told[:-1]) + " and " if told[1:] else ""
+        return f"adapted to {first}{told[-1]}" if told else ""
 
 
 @dataclass(frozen=True)

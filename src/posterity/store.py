@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from posterity import priors, rules
 from posterity._arrays import ArrayLike
+from posterity.adapting import Adapt, to_keep
 from posterity.budget import Budget
 from posterity.classes import Classes
 from posterity.confusion import estimate
@@ -46,7 +47,7 @@ from posterity.selectors import Selector
 from posterity.spending import Spending
 from posterity.stored import Stored
 from posterity.tables.files import open_files
-from posterity.tables.layout import DESCRIPTION, SHARD_ROWS, Description, Layout
+from posterity.tables.layout import DESCRIPTION, SHARD_ROWS, Description
 
 
 class Store(Stored):
@@ -64,6 +65,7 @@ class Store(Stored):
         beliefs: str = DEPENDENT,
         confusion: str = "full",
         prior: ArrayLike | str | Path | None = None,
+        adapt: Adapt = True,
         shard_rows: int = SHARD_ROWS,
         options: dict[str, str] | None = None,
     ) -> Store:
@@ -71,26 +73,24 @@ class Store(Stored):
 
         ``beliefs``: ``"dependent"`` or ``"plain"``, which estimates confusions as ``confusion``
         says; ``prior``: ``"uniform"``, ``"labelled"``, ``"estimated"`` (from the items' votes,
-        where beliefs are dependent), one weight a class, or a file of them.
+        where beliefs are dependent), one weight a class, or a file; ``adapt``: see ``adapting``.
         """
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
         kind, weights = check_beliefs(beliefs, prior), priors.weights_of(prior, known.names)
+        followed = to_keep(adapt)
         if shard_rows < 1:
             raise InvalidParameter.of("shard_rows", "at least 1", shard_rows)
         files = open_files(path, options)
         if files.list(""):
             raise StoreError(f"'{files.root}' is not empty; a store needs a place of its own.")
-        layout = Layout(files)
-        for table in layout.fixed:
-            table.create()
-        rows = extending.class_table(known, weights)
-        layout.classes.head().commit([layout.classes.write(rows, label="classes")])
+        extending.make_tables(files, known, weights)
         described = Description(
             shard_rows=shard_rows,
             beliefs=kind,
             confusion=confusion,
             prior=priors.kind_of(prior, weights),
+            adapt=followed,
             classes=len(known),
         )
         # Last, so that a store whose creation was interrupted is not taken for one.

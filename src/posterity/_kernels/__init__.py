@@ -24,6 +24,7 @@ def __getattr__(name: str) -> Any:
         "leaning",
         "learning",
         "policy",
+        "rightness",
         "sets",
         "singles",
         "worth",

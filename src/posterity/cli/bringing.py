@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pyarrow.compute as pc
 
+from posterity.adapting import DIFFICULTY
 from posterity.answers import plain_column, typed_name
 from posterity.cli.output import as_json_option, print_json, progress_bar, store_argument
 from posterity.engine.fits import DEPENDENT
@@ -26,6 +27,10 @@ MODEL_OPTIONS = (
         "--vote", help="Its column of votes. [default: 'vote', or the one named like the model]"
     ),
     click.option("--key", help="Its column that names the item. [default: id, or as --id]"),
+    click.option("--weight", help="Its column of weights: how much more frequent such items are."),
+    click.option(
+        "--match", help="Weigh it to have this column's values as often as the stored items do."
+    ),
     click.option(
         "--confusion-matrix",
         "confusion",
@@ -76,6 +81,13 @@ def _with_model_options(command: Any) -> Any:
     help="What is believed before any vote; estimated: class shares as the items' votes tell; "
     "FILE: class weights.",
 )
+@click.option(
+    "--adapt",
+    default=DIFFICULTY,
+    show_default=True,
+    metavar="LIST",
+    help="What of the items dependent beliefs follow, as votes tell: difficulty, confusions, none.",
+)
 @click.option("--shard-rows", type=int, help="Rows a shard. [default: about 4 million]")
 @as_json_option
 def init_command(
@@ -86,6 +98,7 @@ def init_command(
     beliefs: str,
     confusion: str,
     prior: str,
+    adapt: str,
     shard_rows: int | None,
     as_json: bool,
 ) -> None:
@@ -98,9 +111,8 @@ def init_command(
     """
     names = read_names(classes, kind, column)
     options: dict[str, Any] = {} if shard_rows is None else {"shard_rows": shard_rows}
-    made = Store.create(
-        store, classes=names, beliefs=beliefs, confusion=confusion, prior=prior, **options
-    )
+    options |= {"beliefs": beliefs, "confusion": confusion, "prior": prior, "adapt": adapt}
+    made = Store.create(store, classes=names, **options)
     if as_json:
         print_json(made.status())
     else:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from posterity.adapting import DIFFICULTY, NONE
 from posterity.cli.output import print_json, print_results, progress_bar
 from posterity.errors import InvalidParameter
 from posterity.replay import Recording, run
@@ -37,11 +38,20 @@ from posterity.specs import split_list
     f" [default: {DEFAULT_CONFUSION}]",
 )
 @click.option(
-    "--adapt/--no-adapt",
-    default=True,
-    help="Whether dependent beliefs follow a target that is harder or easier than the labelled"
-    " set, as its votes tell. [default: adapt]",
+    "--adapt",
+    default=DIFFICULTY,
+    show_default=True,
+    metavar="LIST",
+    help="What of a target dependent beliefs follow, as its votes tell: difficulty (harder or"
+    " easier than the labelled set), confusions (each model's accuracy), none.",
 )
+@click.option(
+    "--weigh",
+    metavar="BY",
+    help="Weigh labelled items: by the recordings' groups, to have the target's mix of them, or by"
+    " recorded weights.",
+)
+@click.option("--no-adapt", is_flag=True, help="The same as --adapt none.")
 @click.option(
     "--selector",
     metavar="LIST",
@@ -118,7 +128,9 @@ def replay_command(
     models: str | None,
     beliefs: str | None,
     confusion: str | None,
-    adapt: bool,
+    adapt: str,
+    no_adapt: bool,
+    weigh: str | None,
     selector: str | None,
     budgets: str,
     rules: str,
@@ -175,7 +187,8 @@ def replay_command(
             confusion=None if confusion is None else split_list(confusion),
             prior=prior,
             votes=votes,
-            adapt=adapt,
+            adapt=NONE if no_adapt else adapt,
+            weigh=weigh,
             selector=None if selector is None else split_list(selector),
             budgets=split_list(budgets),
             rules=split_list(rules),

@@ -56,7 +56,7 @@ def compact(context: Context) -> Compacted:
     after = _compact_shards(context, context.ledger)
     if lost:
         _purge_runs(context)
-        _purge_labelled(context.layout.labelled.head(), lost)
+        _purge_labelled(context.labelled_table, lost)
         publish_labels(Context(context.files), anew=True)
     if context.items is not None:
         before += len(context.items.data_files())

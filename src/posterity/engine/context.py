@@ -22,7 +22,7 @@ from posterity.engine.tombstones import Tombstones
 from posterity.errors import InvalidData, InvalidParameter, StoreError, UnknownName
 from posterity.tables.delta import Snapshot
 from posterity.tables.files import Files
-from posterity.tables.layout import DESCRIPTION, FORMAT, Description, Layout
+from posterity.tables.layout import DESCRIPTION, FORMAT, WEIGHT, Description, Layout
 
 NEXT_ROW = "posterity.rows"
 HEAD = "posterity.head"
@@ -106,7 +106,13 @@ class Context:
     @cached_property
     def labelled(self) -> pa.Table:
         """The labelled votes of all models, those of registrations that were cut short included."""
-        return self.layout.labelled.head().read()
+        return self.labelled_table.read()
+
+    @property
+    def labelled_table(self) -> Snapshot:
+        """The table of labelled votes as it is now, with weights where it has any."""
+        held = self.layout.labelled.head()
+        return self.layout.weighed.head() if WEIGHT in held.schema.names else held
 
     @cached_property
     def models(self) -> dict[str, Registered]:

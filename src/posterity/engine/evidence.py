@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from posterity import confusion
+from posterity import confusion, prevalence, weighing
 from posterity._arrays import Codes, Counts, Floats
 from posterity.answers import Answers
 from posterity.classes import Classes
@@ -62,6 +62,10 @@ class Evidence:
     matrix: Floats | None = None
     """A confusion matrix of probabilities, π(vote, truth)."""
     accuracy: float | None = None
+    weights: Floats | None = None
+    """How much more frequent items like each are in the store; None: as frequent."""
+    match: str | None = None
+    """The column they follow from; its values may become more or less frequent since."""
     note: str = ""
 
     @property
@@ -75,6 +79,8 @@ class Evidence:
             told[0] = [None] * len(self.truth)
         if self.soft is not None and not self.stored:
             told += [self.soft.codes.tolist(), self.soft.weights.astype(np.float32).tolist()]
+        if self.weights is not None:
+            told += [self.weights.tolist() if self.match is None else self.match]
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
     def count_table(self, classes: Classes) -> Counts:
@@ -87,7 +93,16 @@ class Evidence:
 _NOBODY: Codes = np.zeros(0, dtype=np.int32)
 
 
-def read_evidence(model: Model, classes: Classes, stored: StoredVotes | None) -> Evidence:
+SharesOf = Callable[[str], dict[Any, int]]
+"""How many stored items have each value of a payload column."""
+
+
+def read_evidence(
+    model: Model,
+    classes: Classes,
+    stored: StoredVotes | None,
+    shares: SharesOf | None = None,
+) -> Evidence:
     """What a model was given with; ``stored`` looks up its votes on items the store has."""
     if model.accuracy is not None:
         if np.ndim(model.accuracy):
@@ -110,9 +125,9 @@ def read_evidence(model: Model, classes: Classes, stored: StoredVotes | None) ->
             f"The labelled data of '{model.name}' has {int((truth == MISSING).sum())} rows without "
             f"a truth; first row {first}."
         )
-    name = _vote_column(model, rows)
+    name, weights = _vote_column(model, rows), _weights(model, rows, shares)
     if name is None and model.labelled_soft is None:
-        return _by_id(model, rows, truth, stored)
+        return _by_id(model, rows, truth, weights, stored)
     cast = Cast(np.full(len(truth), MISSING, dtype=np.int32))
     if name is not None:
         cast = Cast(answers.column(rows.column(name), f"labelled column '{name}'"))
@@ -121,14 +136,47 @@ def read_evidence(model: Model, classes: Classes, stored: StoredVotes | None) ->
     if not (cast.hard != MISSING).any():
         raise InvalidData(f"The labelled data of '{model.name}' holds no vote.")
     keys = _keys(model, rows) if model.key in rows.column_names else None
-    return Evidence(truth, cast.hard, keys, cast.soft)
+    if keys is None and weights is not None:
+        raise InvalidData(
+            f"The labelled data of '{model.name}' has weights, but no ids to weigh by.",
+            hint=f"Name its column of ids with key=; it is '{model.key}' now.",
+        )
+    return Evidence(truth, cast.hard, keys, cast.soft, weights=weights, match=model.match)
+
+
+def _weights(model: Model, rows: pa.Table, shares: SharesOf | None) -> Floats | None:
+    """Given, or from how frequent the values of a column are here and in the store."""
+    if model.weight is not None:
+        given = column(rows, model.weight, "labelled data")
+        if given.null_count or not (
+            pa.types.is_floating(given.type) or pa.types.is_integer(given.type)
+        ):
+            raise InvalidData(
+                f"The labelled column '{model.weight}' must hold one number an item, none missing; "
+                f"it holds {given.type} with {given.null_count} missing."
+            )
+        return weighing.checked(given.to_numpy(), model.weight)
+    if model.match is None or shares is None:
+        return None
+    own = [str(value) for value in column(rows, model.match, "labelled data").to_pylist()]
+    counts = {str(value): count for value, count in shares(model.match).items()}
+    names = sorted({*own, *counts})
+    place = {name: at for at, name in enumerate(names)}
+    if not any(name in counts for name in own):
+        raise InvalidData(
+            f"No stored item has a value of '{model.match}' that a labelled one has, such as "
+            f"{own[0]!r}.",
+            hint="Add the items first; or give weights yourself, with weight=.",
+        )
+    target = np.array([counts.get(name, 0) for name in names], dtype=np.float64)
+    return prevalence.weights_of_groups(np.array([place[name] for name in own]), target, len(names))
 
 
 def _vote_column(model: Model, rows: pa.Table) -> str | None:
     if model.vote is not None:
         column(rows, model.vote, "labelled data")
         return model.vote
-    held = set(rows.column_names) - {model.truth, model.key}
+    held = set(rows.column_names) - {model.truth, model.key, model.weight, model.match}
     return next((name for name in ("vote", model.name) if name in held), None)
 
 
@@ -142,7 +190,13 @@ def _keys(model: Model, rows: pa.Table) -> list[str]:
     return keys
 
 
-def _by_id(model: Model, rows: pa.Table, truth: Codes, stored: StoredVotes | None) -> Evidence:
+def _by_id(
+    model: Model,
+    rows: pa.Table,
+    truth: Codes,
+    weights: Floats | None,
+    stored: StoredVotes | None,
+) -> Evidence:
     """The truth of stored items: the votes are those the store has, or are to be asked for."""
     if model.key not in rows.column_names or stored is None:
         raise InvalidData(
@@ -167,7 +221,14 @@ def _by_id(model: Model, rows: pa.Table, truth: Codes, stored: StoredVotes | Non
             )
     kept = [key for key, has in zip(keys, known, strict=True) if has]
     own, pending = votes[known], not (votes.hard[known] != MISSING).any()
-    return Evidence(truth[known], own.hard, kept, own.soft, stored=True, pending=pending, note=note)
+    return Evidence(
+        *(truth[known], own.hard, kept, own.soft),
+        stored=True,
+        pending=pending,
+        weights=None if weights is None else weights[known],
+        match=model.match,
+        note=note,
+    )
 
 
 UNKNOWN_ITEM = -2

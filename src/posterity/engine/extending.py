@@ -11,9 +11,19 @@ from posterity import priors
 from posterity.classes import Classes
 from posterity.engine.context import Context
 from posterity.errors import CommitConflict, InvalidParameter
-from posterity.tables.layout import CLASSES
+from posterity.tables.files import Files
+from posterity.tables.layout import CLASSES, Layout
 
 NUMBER = "posterity.classes"
+
+
+def make_tables(files: Files, classes: Classes, weights: Sequence[float] | None) -> None:
+    """The tables every store has, with its first classes."""
+    layout = Layout(files)
+    for table in layout.fixed:
+        table.create()
+    rows = class_table(classes, weights)
+    layout.classes.head().commit([layout.classes.write(rows, label="classes")])
 
 
 def class_table(classes: Classes, weights: Sequence[float] | None, start: int = 0) -> pa.Table:

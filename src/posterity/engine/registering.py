@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,13 @@ from posterity.engine.evidence import (
 from posterity.engine.fits import Registered
 from posterity.engine.history import ShardHistory
 from posterity.engine.items import id_array, rows_or_none
+from posterity.engine.matching import labelled_weights, values_of
 from posterity.engine.steps import live_updates
 from posterity.errors import CommitConflict, InvalidData
+from posterity.expectations import wilson
 from posterity.models import Model, settings_of
 from posterity.tables import softvotes
-from posterity.tables.layout import LABELLED, MODELS
+from posterity.tables.layout import MODELS, WEIGHT
 from posterity.votes import MISSING, Cast
 
 ARRIVALS = "posterity.models"
@@ -111,7 +114,7 @@ def _evidence(context: Context, model: Model, stored: StoredVotes) -> Evidence |
                 hint=NOTHING,
             )
         return shared
-    evidence = read_evidence(model, context.classes, stored)
+    evidence = read_evidence(model, context.classes, stored, partial(values_of, context))
     if known is None or (known.pending and not evidence.pending):
         return evidence
     if not _same(context, known, evidence):
@@ -178,7 +181,8 @@ def _complete(context: Context, name: str, rows: Rows, votes: Cast) -> Registrat
         )
     place = np.searchsorted(rows, wanted).clip(max=len(rows) - 1)
     cast = votes[place].where(rows[place] == wanted)
-    evidence = Evidence(truth, cast.hard, keys, cast.soft, stored=True)
+    weights = labelled_weights(labelled_rows(context, known))
+    evidence = Evidence(truth, cast.hard, keys, cast.soft, stored=True, weights=weights)
     _write(context, name, known, evidence, known.settings)
     return registration(context, name, evidence)
 
@@ -251,7 +255,13 @@ def _shared_truth(context: Context, stored: StoredVotes) -> Evidence | None:
                 continue
             kept = [key for key, has in zip(keys, present, strict=True) if has]
             own, pending = votes[present], not (votes.hard[present] != MISSING).any()
-            return Evidence(truth[present], own.hard, kept, own.soft, stored=True, pending=pending)
+            weights = labelled_weights(labelled_rows(context, model))
+            return Evidence(
+                *(truth[present], own.hard, kept, own.soft),
+                stored=True,
+                pending=pending,
+                weights=None if weights is None else weights[present],
+            )
     return None
 
 
@@ -307,7 +317,12 @@ def _write(
             **softvotes.to_columns(Cast(evidence.votes, evidence.soft)),
         }
         table = context.layout.labelled
-        written = table.write(pa.table(rows, schema=LABELLED), label="labelled")
+        if evidence.weights is not None:
+            # A column of its own in stores that weigh, so that others stay as they were.
+            table = context.layout.weighed
+            table.evolve()
+            rows[WEIGHT] = evidence.weights
+        written = table.write(pa.table(rows, schema=table.schema), label="labelled")
         table.head().commit([written])
     cells: dict[str, Any] = {"vote": [], "truth": [], "count": [], "probability": None}
     values = evidence.count_table(context.classes) if evidence.matrix is None else evidence.matrix
@@ -370,7 +385,7 @@ def _found(context: Context, name: str, evidence: Evidence) -> Registration:
         return Registration(name, 0, evidence.accuracy, None, 0, warning)
     counts = evidence.count_table(context.classes)
     total, right = int(counts.sum()), int(np.trace(counts))
-    low, high = _wilson(right, total)
+    low, high = wilson(right, total)
     told = [evidence.note] if evidence.note else []
     per_class = counts.sum(axis=0)
     if (high - low) / 2 > WIDE:
@@ -383,15 +398,3 @@ def _found(context: Context, name: str, evidence: Evidence) -> Registration:
             f"than {FEW_PER_CLASS} labelled items, {int((per_class == 0).sum()):,} have none"
         )
     return Registration(name, total, right / total, (low, high), 0, "; ".join(told))
-
-
-def _wilson(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's interval of a share: never outside 0 to 1, and sound for a few items too."""
-    share, square = right / total, z * z
-    centre = (share + square / (2 * total)) / (1 + square / total)
-    half = (
-        z
-        * np.sqrt(share * (1 - share) / total + square / (4 * total * total))
-        / (1 + square / total)
-    )
-    return max(0.0, float(centre - half)), min(1.0, float(centre + half))

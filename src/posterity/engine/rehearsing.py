@@ -12,17 +12,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from posterity import weighing
 from posterity._arrays import Codes
+from posterity.adapting import DEFAULT
 from posterity.budget import Budget
 from posterity.dependence import Dependence
 from posterity.engine.answered import answered_votes
 from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, Fit
+from posterity.engine.matching import labelled_weights
 from posterity.engine.registering import labelled_rows
 from posterity.engine.samples import Sample, VotesOf
 from posterity.engine.steps import live_settles, live_updates
 from posterity.engine.tempering import temperatures_of
-from posterity.errors import InvalidParameter, StoreError
+from posterity.errors import InvalidData, InvalidParameter, StoreError
 from posterity.priors import ESTIMATED
 from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal
 from posterity.rehearsed import Adaptation, Rehearsed, Target
@@ -52,6 +55,8 @@ class Labelled:
     soft: list[SoftVotes | None]
     """Of each model, where all of its votes on these items are soft."""
     keys: list[str]
+    given: int
+    """How many there were before they were weighed."""
 
 
 def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
@@ -59,27 +64,41 @@ def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
     if not all(context.models[name].settings["keyed"] for name in models):
         return None  # also where a confusion was stated: nobody knows on which items
     by_model, softly = [], []
+    weight_of: dict[str, float] = {}
     for name in models:
         own = labelled_rows(context, context.models[name])
         columns = (own.column(column).to_pylist() for column in ("key", "truth", "vote"))
-        rows = enumerate(zip(*columns, strict=True))
+        listed = enumerate(zip(*columns, strict=True))
         by_model.append(
-            {key: (truth, vote, at) for at, (key, truth, vote) in rows if vote != MISSING}
+            {key: (truth, vote, at) for at, (key, truth, vote) in listed if vote != MISSING}
         )
+        weights = labelled_weights(own)
+        if weights is not None:  # the latest that came with any has it
+            weight_of = dict(zip(own.column("key").to_pylist(), weights.tolist(), strict=True))
         softly.append(softvotes.from_columns(own, own.column("vote").to_numpy()))
     common = set.intersection(*map(set, by_model))
     # Models that disagree about the truth of an item cannot be compared on it.
     agreed = [key for key in common if len({rows[key][0] for rows in by_model}) == 1]
     if len(agreed) < LEAST:
         return None
-    keys = sorted(agreed)
+    keys, given = sorted(agreed), len(agreed)
+    if weight_of:
+        # Whoever has no weight is as frequent as was thought.
+        rows = weighing.kept(np.array([weight_of.get(key, 1.0) for key in keys]))
+        keys = [keys[row] for row in rows.tolist()]
+        if len(keys) < LEAST:
+            raise InvalidData(
+                f"Of {given:,} labelled items weights leave {len(keys)}; at least {LEAST} are "
+                "needed.",
+                hint="Give less unequal weights, or label more items like the stored ones.",
+            )
     truth = np.array([by_model[0][key][0] for key in keys], dtype=np.int32)
     votes = np.array([[rows[key][1] for rows in by_model] for key in keys], dtype=np.int32)
     soft: list[SoftVotes | None] = []
     for rows_of, each in zip(by_model, softly, strict=True):
         own = None if each is None else each[np.array([rows_of[key][2] for key in keys])]
         soft.append(None if own is None or (own.hard == MISSING).any() else own)
-    return Labelled(list(models), truth, votes, soft, keys)
+    return Labelled(list(models), truth, votes, soft, keys, given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,14 +282,18 @@ class Prepared:
         return self.base.dependent(dependence.kept(), self.models)
 
     def adapted(self, sample: Sample) -> tuple[Fit, Adaptation]:
-        """The same, as hard as a sample of the store looks; and how much that changed."""
+        """The same, adapted to a sample of the store; and how much that changed."""
         who = [self.models.index(name) for name in sample.models]
+        described = self._context.description
         dependence, changed = self._known.rehearsal.adapted(
             self._known.fits,
             sample.votes,
             who,
-            follow=self._context.description.prior == ESTIMATED,
+            adapt=DEFAULT if described.adapt is None else described.adapt,
+            follow=described.prior == ESTIMATED,
         )
+        labelled = self._known.labelled
+        changed = replace(changed, labelled=len(labelled.truth) / labelled.given)
         return self.base.dependent(dependence.kept(), self.models), changed
 
 

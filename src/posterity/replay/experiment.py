@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from posterity._arrays import Floats
+from posterity.adapting import NONE, Adapt, read_adapt
 from posterity.budget import Budget
 from posterity.confusion import estimate
 from posterity.errors import InvalidParameter, UnknownName
@@ -18,6 +19,7 @@ from posterity.replay.recording import Recording, load
 from posterity.replay.results import Results
 from posterity.replay.scores import Scores
 from posterity.replay.split import (
+    WEIGHED_BY,
     Split,
     check_order,
     from_source,
@@ -66,7 +68,8 @@ def run(
     confusion: str | Sequence[str] | None = None,
     prior: str | Floats = "uniform",
     votes: str = HARD,
-    adapt: bool = True,
+    adapt: Adapt = True,
+    weigh: str | None = None,
     selector: str | Selector | Sequence[str | Selector] | None = None,
     budgets: Spent | Sequence[Spent] = DEFAULT_BUDGET,
     rules: str | Rule | Sequence[str | Rule] = DEFAULT_RULE,
@@ -75,7 +78,9 @@ def run(
     """Replay a model sequence over a recording; every combination of the lists is one run.
 
     Beliefs are dependent unless asked to be plain, or something only plain ones have is asked for;
-    with ``adapt`` they follow a target that is harder or easier than the labelled set.
+    ``adapt`` tells what of a target they follow: ``"difficulty"`` (if ``True``), ``"confusions"``,
+    both, or nothing (``False``). ``weigh``: labelled items by the recordings' ``"groups"``, so that
+    these are as frequent as in the target, or by the labelled recording's ``"weights"``.
     The labelled set is part of the recording (``split``) or all of another one (``source``).
     ``seeds`` repeats everything with the seeds ``seed``, ``seed + 1``, …: each shuffles its own
     split and draws its own random selections. The truth is hidden from everything but the
@@ -92,6 +97,9 @@ def run(
             hint="Choose the beliefs 'dependent', or another prior.",
         )
     check_order(order)
+    adaptations = read_adapt(adapt)
+    if weigh is not None:
+        _among("array to weigh by", weigh, WEIGHED_BY)
     dependent = beliefs == DEPENDENT
     if dependent and confusion is not None:
         raise InvalidParameter(
@@ -147,7 +155,7 @@ def run(
             parts = take_apart(replayed, share or 1.0, seed=draw)
         else:
             parts = from_source(taken_from, replayed)
-        parts = parts.in_order(order)
+        parts = parts.weighed(weigh).in_order(order)
         _check_shares(spending.values(), len(parts.target))
         weights = read_prior(prior, parts.labelled)
         confusions = {kind: fit(parts.labelled, kind) for kind in kinds if kind is not None}
@@ -170,7 +178,7 @@ def run(
                     budget=budget,
                     rule=deciding[named[0]],
                     seed=draw,
-                    adapt=adapt,
+                    adapt=adaptations,
                 )
             else:
                 steps = walk(
@@ -199,6 +207,8 @@ def run(
                 "confusion": kind,
                 "prior": prior if isinstance(prior, str) else "given",
                 "votes": votes,
+                "adapt": (",".join(adaptations) or NONE) if dependent else None,
+                "weigh": weigh,
                 "selector": choice,
                 **_spent(budget, len(parts.target)),
             }

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posterity._arrays import Codes, Mask, Rows
+from posterity._arrays import Codes, Floats, Mask, Rows
 from posterity.errors import InvalidData, InvalidRecording, UnknownName
 from posterity.votes import MISSING, SoftVotes, as_array, check_codes, check_probabilities
+from posterity.weighing import checked
 
 MISSING_IN_FILE = 65535
 """A vote that was not recorded, in a file's unsigned codes."""
@@ -26,6 +27,8 @@ _FILE: dict[str, tuple[str, str]] = {
     "y_pred": ("iu", "integers"),
     "probs": ("f", "floats"),
     "is_source": ("b", "booleans"),
+    "groups": ("U", "text"),
+    "weights": ("fiu", "numbers"),
 }
 """The arrays of a file: which kinds of dtype they may have, and what to call that."""
 
@@ -52,6 +55,10 @@ class Recording:
     """(T, N, K) class probabilities, in the precision they were recorded in; ``probs`` in files."""
     is_source: Mask | None = None
     """(N,) which items the recording itself sets apart as labelled set."""
+    groups: NDArray[np.str_] | None = None
+    """(N,) what kind of item each is, where labelled set and target may have another mix."""
+    weights: Floats | None = None
+    """(N,) how much more frequent items like it are in a target; of labelled items."""
     name: str = "recording"
 
     def __post_init__(self) -> None:
@@ -96,6 +103,14 @@ class Recording:
             mask = as_array(self.is_source, "is_source")
             self._expect("is_source", mask, (len(truth),), "b")
             object.__setattr__(self, "is_source", mask)
+        if self.groups is not None:
+            names = as_array(self.groups, "groups")
+            self._expect("groups", names, (len(truth),), "U")
+            object.__setattr__(self, "groups", names)
+        if self.weights is not None:
+            each = checked(self.weights)
+            self._expect("weights", each, (len(truth),), "f")
+            object.__setattr__(self, "weights", each)
 
     @staticmethod
     def _expect(name: str, array: NDArray[Any], shape: tuple[int, ...], kinds: str = "iu") -> None:
@@ -105,7 +120,7 @@ class Recording:
                 f"got {array.shape}."
             )
         if array.size and array.dtype.kind not in kinds:
-            what = {"iu": "integers", "f": "floats", "b": "booleans"}[kinds]
+            what = {"iu": "integers", "f": "floats", "b": "booleans", "U": "text"}[kinds]
             raise InvalidData(f"'{name}' must hold {what}; got {array.dtype}.")
 
     def __repr__(self) -> str:
@@ -139,6 +154,8 @@ class Recording:
             votes=np.where(cast == MISSING_IN_FILE, MISSING, cast.astype(np.int64)),
             probabilities=fields.get("probs"),
             is_source=fields.get("is_source"),
+            groups=fields.get("groups"),
+            weights=fields.get("weights"),
             name=where.stem,
         )
 
@@ -154,6 +171,8 @@ class Recording:
             "y_pred": cast.astype(np.uint16),
             "probs": self.probabilities,
             "is_source": self.is_source,
+            "groups": self.groups,
+            "weights": self.weights,
         }
         with Path(path).open("wb") as file:
             np.savez_compressed(file, **{k: v for k, v in fields.items() if v is not None})
@@ -166,6 +185,8 @@ class Recording:
             votes=self.votes[:, rows],
             probabilities=None if self.probabilities is None else self.probabilities[:, rows],
             is_source=None if self.is_source is None else self.is_source[rows],
+            groups=None if self.groups is None else self.groups[rows],
+            weights=None if self.weights is None else self.weights[rows],
         )
 
     def pick(self, models: Sequence[str]) -> Recording:

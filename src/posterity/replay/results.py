@@ -32,6 +32,8 @@ _SETTING = [
     ("confusion", pa.string()),
     ("prior", pa.string()),
     ("votes", pa.string()),
+    ("adapt", pa.string()),
+    ("weigh", pa.string()),
     ("selector", pa.string()),
     ("budget", pa.float64()),
     ("spending", pa.string()),

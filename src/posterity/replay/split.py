@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posterity import prevalence, priors
+from posterity import prevalence, priors, weighing
 from posterity._arrays import Floats
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.replay.recording import Recording
@@ -20,6 +20,11 @@ Split = float | str
 """A fraction of the items, or ``"is_source"`` for the recording's own mask."""
 
 ORDERS = ("given", "improving", "adversarial", "random:SEED")
+
+
+GROUPS, WEIGHTS = "groups", "weights"
+WEIGHED_BY = (GROUPS, WEIGHTS)
+"""The array of a recording that labelled items are weighed by."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,23 @@ class Parts:
         """The models in their order of arrival, judged on the labelled set alone."""
         models = arrange(self.labelled, order)
         return Parts(self.labelled.pick(models), self.target.pick(models))
+
+    def weighed(self, by: str | None) -> Parts:
+        """With as many labelled items of each kind as the target's mix asks for."""
+        if by is None:
+            return self
+        given, wanted = getattr(self.labelled, by), getattr(self.target, GROUPS)
+        if given is None or (by == GROUPS and wanted is None):
+            part = self.labelled if given is None else self.target
+            raise InvalidData(
+                f"'{part.name}' has no {by}, so labelled items cannot be weighed by them.",
+                hint=f"Give its file an array '{by}'; see docs/replay.md.",
+            )
+        if by == GROUPS:
+            names, codes = np.unique(np.concatenate([given, wanted]), return_inverse=True)
+            counts = np.bincount(codes[len(given) :], minlength=len(names)).astype(np.float64)
+            given = prevalence.weights_of_groups(codes[: len(given)], counts, len(names))
+        return Parts(self.labelled.take(weighing.kept(given)), self.target)
 
 
 def read_split(given: Split | None, recording: Recording) -> Split:

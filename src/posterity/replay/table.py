@@ -14,6 +14,7 @@ Row = dict[str, Any]
 
 IDENTITY = (
     *("recording", "source", "split", "order", "prior", "votes"),
+    *("adapt", "weigh"),
     *("confusion", "selector", "budget", "spending", "rule"),
 )
 ALWAYS = ("budget", "rule")

@@ -11,6 +11,7 @@ import numpy as np
 from posterity import difficulty, shards
 from posterity import temperatures as reading
 from posterity._arrays import Codes, Floats, Rows
+from posterity.adapting import DEFAULT
 from posterity.budget import FULL, Budget
 from posterity.confusion import Confusion
 from posterity.dependence import Dependence
@@ -128,13 +129,14 @@ def walk_dependent(
     budget: Budget | Spending,
     rule: Rule,
     seed: int = 0,
-    adapt: bool = True,
+    adapt: Sequence[str] = DEFAULT,
 ) -> Iterator[Step]:
     """The same with dependent beliefs: the labelled items are carried along under the same rule.
 
     How models err together is learnt anew when one arrives, from those that have. Soft votes count
     with what their probabilities say beyond the vote, calibrated on the labelled ones. ``adapt``:
-    to how hard the target is, as its votes tell. A budget over time counts each evaluation as one.
+    to what of the target, as its votes tell; see ``adapting``. A budget over time counts each
+    evaluation as one.
     """
     prior, labelled = fitted.prior, fitted.labelled
     shard = shards.Shard(prior, len(target), [rule], dependent=True)
@@ -143,7 +145,7 @@ def walk_dependent(
     purse = _Purse(budget, len(target))
     for number, model in enumerate(target.models):
         fits, last = fitted.after(number), number + 1 == len(target.models)
-        known = _adapted(fits, rehearsal, beliefs.cast if adapt else None, fitted.follow)
+        known = _adapted(fits, rehearsal, beliefs.cast, fitted.follow, adapt)
         labelled_votes = fitted.soft[number] if fitted.soft else labelled.votes[number]
         outlook = partial(
             rehearsal.outlook,
@@ -167,8 +169,8 @@ def walk_dependent(
         )
         cast = target.votes[number, rows].astype(np.int32)
         new = target.soft_votes(number)[rows] if fitted.soft else cast
-        votes = beliefs.with_votes(new, rows, number) if adapt else None
-        believed_by = partial(_adapted, fits, rehearsal, votes, fitted.follow)
+        votes = beliefs.with_votes(new, rows, number)
+        believed_by = partial(_adapted, fits, rehearsal, votes, fitted.follow, adapt)
         rehearsed = rehearsal.step(
             fits,
             labelled_votes,
@@ -219,12 +221,15 @@ def _same(known: Dependence) -> Dependence:
     return known
 
 
-def _adapted(fits: Fits, rehearsal: Rehearsal, votes: Votes | None, follow: bool) -> Dependence:
-    """What the target is believed by, from its votes so far; as the labelled set without them."""
-    if votes is None:
+def _adapted(
+    fits: Fits, rehearsal: Rehearsal, votes: Votes, follow: bool, adapt: Sequence[str]
+) -> Dependence:
+    """What the target is believed by, from its votes so far."""
+    if not adapt and not follow:
         return fits.whole.calibrated(rehearsal.calibrator)
     sample = votes[difficulty.evenly(len(votes))]
-    known, _ = rehearsal.adapted(fits, sample, range(votes.hard.shape[1]), follow=follow)
+    who = range(votes.hard.shape[1])
+    known, _ = rehearsal.adapted(fits, sample, who, adapt=adapt, follow=follow)
     return known
 
 

@@ -56,6 +56,9 @@ LABELLED = pa.schema(
         ("soft_weights", pa.list_(pa.float32())),
     ]
 )
+WEIGHT = "weight"
+WEIGHED = LABELLED.append(pa.field(WEIGHT, pa.float64()))
+"""Of stores with a model whose labelled items have weights."""
 LEDGER = pa.schema(
     [
         ("shard", pa.int32()),
@@ -88,13 +91,18 @@ class Description:
     """None: uniform; ``given``: the weights in the table of classes; ``labelled``: the class
     frequencies of the labelled set; ``estimated``: those the items' votes tell of; a list:
     weights, as format 1 kept them."""
+    adapt: list[str] | None = None
+    """What of the items beliefs follow, see ``adapting``; None: the default."""
     classes: int | None = None
     """How many there were at first; None in format 1, where none can be appended."""
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def to_json(self) -> bytes:
         """As it is stored."""
-        return json.dumps(asdict(self), indent=1).encode()
+        told = asdict(self)
+        if self.adapt is None:
+            del told["adapt"]  # as versions wrote it that knew of no other
+        return json.dumps(told, indent=1).encode()
 
     @classmethod
     def read(cls, files: Files) -> Description:
@@ -145,6 +153,11 @@ class Layout:
     def labelled(self) -> Table:
         """One row per model and labelled item; visible through ``models``."""
         return Table(self.files, "labelled", LABELLED)
+
+    @property
+    def weighed(self) -> Table:
+        """The same with weights, which it has from the first model on that came with any."""
+        return Table(self.files, "labelled", WEIGHED)
 
     @property
     def ledger(self) -> Table:
