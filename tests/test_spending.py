@@ -23,7 +23,7 @@ from posterity.rules import parse as parse_rule
 from posterity.selectors import parse as parse_selector
 from posterity.shards import choose
 from posterity.shards import update as update_shard
-from posterity.spending import BOUND, SHARES, Account, Outlook, read_budget
+from posterity.spending import LEAST, MOST, SHARES, Account, Outlook, read_budget
 from tests import naive
 from tests.problems import synthetic_recording
 from tests.stores import World, make
@@ -114,7 +114,7 @@ def test_the_best_evaluations_come_first_whoever_has_them(
     ]
     spent = naive.spend_best_first(own, coming, steps - 1, left)
     even = left / steps
-    spent = min(max(spent, even / BOUND), even * BOUND)
+    spent = min(max(spent, even * LEAST), even * MOST)
     if price is not None:
         spent = min(spent, sum(cost for _, cost in own))
     best = min(eligible, int(left / unit + 1e-6), round(spent / unit))
@@ -129,9 +129,9 @@ def test_steps_that_look_alike_are_given_alike(now: Outlook, steps: int) -> None
     if now.slopes[0] <= 0:
         return
     affordable = Account(1000.0 * steps, steps).evaluations(None, now, [], 100_000)
-    assert 1000 / BOUND - 1 <= affordable <= 1000 + 1
+    assert 1000 * LEAST - 1 <= affordable <= 1000 + 1
     reached = float((np.diff(SHARES) * 100_000)[now.slopes > 0].sum())
-    assert affordable == round(min(1000, max(reached, 1000 / BOUND)))
+    assert affordable == round(min(1000, max(reached, 1000 * LEAST)))
 
 
 def test_a_free_model_looks_at_all_that_gains() -> None:
@@ -220,7 +220,7 @@ def test_steps_of_the_same_budget_share_it(tmp_path: Path, world: World) -> None
         assert plan.spending["left"] == 300 - spent
         assert plan.spending["steps"] == left
         even = (300 - spent) / left
-        assert even / BOUND - 1 <= plan.evaluations <= even * BOUND + 1
+        assert even * LEAST - 1 <= plan.evaluations <= even * MOST + 1
         assert f"{300 - spent} is left for {left} steps" in str(plan)
         spent += spend(store, world, name, budget)
         assert store.log()[-1].budget == budget

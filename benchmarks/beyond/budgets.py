@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 PER_STEP = ("10%", "30%")
 RATIOS = (1, 5, 10)
-TRIES = 6
+TRIES = 5
 """Walks to find the price at which as much is spent as evenly, by halving."""
 
 
@@ -31,8 +31,8 @@ class Sequence:
 
 
 SEQUENCES = {
-    "imagenet_val": Sequence(PAPER_MODELS, 0.5, 3),
-    "cifar10_test": Sequence(None, 0.5, 5),
+    "imagenet_val": Sequence(PAPER_MODELS, 0.5, 2),
+    "cifar10_test": Sequence(None, 0.5, 3),
     "langid": Sequence(None, "is_source", 1),
 }
 

@@ -29,8 +29,8 @@ SHARES: Floats = np.array(
 """The shares of the eligible items an outlook is told for: closer where less is looked at."""
 OPEN = 16
 """Steps that are reckoned with where nobody knows how many will come."""
-BOUND = 3.0
-"""How much more or less than its even part a step may have."""
+MOST, LEAST = 3.0, 2 / 3
+"""How much of its even part a step may have at most, and has at least."""
 SLACK = 1e-6
 """Of an evaluation: what is left is a sum of decimals that no binary number is equal to."""
 _ALLOWED = "total:AMOUNT or total:SHARE%, with horizon=STEPS and price=P; or price:P"
@@ -170,8 +170,8 @@ class Account:
         """How many of the eligible items the step should look at.
 
         What is left is given to the best evaluations first, in this step and in those to come,
-        which are expected to be like this one and like those so far, in equal parts; but no step
-        has more than ``BOUND`` times its even part, or less than that part of it: outlooks are
+        which are expected to be like this one and like those so far, in equal parts; but every
+        step has at least ``LEAST`` of its even part, and at most ``MOST`` times that: outlooks are
         about one step, and rehearsed on few items.
         """
         widths = np.diff(SHARES) * eligible
@@ -191,7 +191,7 @@ class Account:
                 break
             spent += min(ours, room * ours / (ours + equal))  # of equal ones each has its part
         even = self.left / self.steps
-        spent = min(max(spent, even / BOUND), even * BOUND)
+        spent = min(max(spent, even * LEAST), even * MOST)
         if price is not None:
             spent = min(spent, float(widths[worth].sum()) * self.unit)
         affordable = math.floor(self.left / self.unit + SLACK)
