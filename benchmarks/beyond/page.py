@@ -107,7 +107,7 @@ def _shift(rows: Path) -> list[str]:
         "ImageNetV2, of `cifar10_test` for CIFAR-10.1); of `model_vs_human`, half of the kinds of "
         "distortion are labelled and the others are the target. Accuracy, and in brackets expected "
         "less true accuracy in points as `status` and `report` tell it: mean and standard "
-        "deviation over draws.\n",
+        "deviation over draws; –: not measured.\n",
         *_head(["recording", "budget", "rule", *shift.KINDS]),
     ]
     found = []
@@ -116,7 +116,7 @@ def _shift(rows: Path) -> list[str]:
             rows / f"{shift.rows_of(name, budget, at)}.parquet" for at in range(len(shift.KINDS))
         ]
         kept = [_read(path) for path in files]
-        for rule in shift.RULES if all(kept) else []:
+        for rule in shift.RULES if any(kept) else []:
             cells = [_cell(_runs(own, budget, rule)) for own in kept]
             found.append(f"| {name} | {budget} | {rule} | {' | '.join(cells)} |")
     return [*told, *found, ""] if found else []
@@ -138,7 +138,7 @@ def _weights(rows: Path) -> list[str]:
             rows / f"{weights.rows_of(budget, at)}.parquet" for at in range(len(weights.KINDS))
         ]
         kept = [_read(path) for path in files]
-        for rule in weights.RULES if all(kept) else []:
+        for rule in weights.RULES if any(kept) else []:
             cells = [_cell(_runs(own, budget, rule)) for own in kept]
             found.append(f"| {budget} | {rule} | {' | '.join(cells)} |")
     return [*told, *found, ""] if found else []
@@ -149,6 +149,8 @@ def _head(columns: list[str]) -> list[str]:
 
 
 def _cell(runs: list[Row]) -> str:
+    if not runs:
+        return "–"
     off = [row["checked_accuracy"] - row["accuracy"] for row in runs]
     return f"{mean(row['accuracy'] for row in runs):.1f} ({mean(off):+.1f} ± {pstdev(off):.1f})"
 
