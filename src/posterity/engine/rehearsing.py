@@ -192,7 +192,8 @@ def _walked(context: Context, models: list[str], *, arriving: str, watched: bool
     # Names of files are used once in the world: what is made of the same files is the same.
     names = (file.path for files in (*snapshots, labelled) for file in files)
     removed = len(context.removed)  # answers may be about items that are gone
-    made_of = (*names, *models, arriving, len(context.classes), watched, removed)
+    prior = context.fit(arriving).prior.tobytes()  # of copies of a store one may have more classes
+    made_of = (*names, *models, arriving, prior, watched, removed)
     kept = _LAST.get(made_of)
     if kept is None:
         kept = Walked.of(context, models, arriving=arriving, watched=watched)
