@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -193,16 +194,28 @@ def measure_updates(folder: Path) -> dict[str, Any]:
     }
 
 
-KINDS: dict[str, tuple[dict[str, str], str]] = {
-    "plain beliefs": ({"beliefs": "plain"}, "cost-ratio:10"),
-    "defaults: dependent beliefs, selector `value`": ({}, "cost-ratio:10"),
-    "the same with a promise, `at-most:1%`": ({}, "at-most:1%"),
-    "the same with class shares, `--prior estimated`": ({"prior": "estimated"}, "cost-ratio:10"),
-    "the defaults after a review": ({}, "cost-ratio:10"),
-    "the same, answers learnt from": ({}, "cost-ratio:10"),
+@dataclass(frozen=True)
+class Kind:
+    """How a store believes, chooses and decides."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    rule: str = "cost-ratio:10"
+    budget: str = "10%"
+    learn: bool | None = None
+    """Whether answers, given before the plan, are learnt from; None: there are none."""
+
+
+KINDS = {
+    "plain beliefs": Kind({"beliefs": "plain"}),
+    "defaults: dependent beliefs, selector `value`": Kind(),
+    "the same with a promise, `at-most:1%`": Kind(rule="at-most:1%"),
+    "the same with class shares, `--prior estimated`": Kind({"prior": "estimated"}),
+    "the same with `--adapt difficulty,confusions`": Kind({"adapt": ["difficulty", "confusions"]}),
+    "the same with a budget over time, `total:20%,horizon=2`": Kind(budget="total:20%,horizon=2"),
+    "the defaults after a review": Kind(learn=False),
+    "the same, answers learnt from": Kind(learn=True),
 }
-REVIEWED = {"the defaults after a review": False, "the same, answers learnt from": True}
-"""Whether answers, given before the plan, are learnt from."""
+REVIEWED = "the defaults after a review"
 ANSWERS = 500
 
 
@@ -210,20 +223,20 @@ def measure_kinds(folder: Path) -> dict[str, Any]:
     """A step of a store as each kind of beliefs and rule has it."""
     classes, told = json.loads((folder / "classes.json").read_text()), {}
     votes = folder / "new.parquet"
-    for at, (kind, (options, rule)) in enumerate(KINDS.items()):
+    for at, (name, kind) in enumerate(KINDS.items()):
         stage = Stages()
-        store = Store.create(folder / f"store-{at}", classes=classes, **options)  # type: ignore[arg-type]
+        store = Store.create(folder / f"store-{at}", classes=classes, **kind.options)
         items = store.add(folder / "items.parquet")
         register_models(store, folder, ("old", "new"))
         stage("first update", partial(store.update, "old", votes=folder / "old.parquet"))
-        if kind in REVIEWED:
+        if kind.learn is not None:
             queue = stage("queue", partial(store.review_queue, ANSWERS))
             answers = queue.items.select(["id", "label"])
-            review = partial(store.review, answers, answer="label", learn=REVIEWED[kind])
+            review = partial(store.review, answers, answer="label", learn=kind.learn)
             stage("review", review)
-        plan = stage("plan 10 %", partial(store.plan, "new", budget="10%", rule=rule))
+        plan = stage("plan 10 %", partial(store.plan, "new", budget=kind.budget, rule=kind.rule))
         stage("update 10 %", partial(store.update, "new", plan=plan.id, votes=votes))
-        told[kind] = {"items": items, "stages": stage.seconds, "peaks": stage.peaks}
+        told[name] = {"items": items, "stages": stage.seconds, "peaks": stage.peaks}
     return told
 
 
@@ -241,7 +254,7 @@ def report_kinds(told: dict[str, Any]) -> str:
         cells = [f"{measured['stages'][name]:.1f} s" for name in stages]
         lines.append(f"| {kind} | {' | '.join(cells)} | {step(measured) / step(usual):.2f} |")
     peak = max(max(measured["peaks"].values()) for measured in told.values())
-    asked = told[next(iter(REVIEWED))]["stages"]
+    asked = told[REVIEWED]["stages"]
     return f"""## Kinds of beliefs, {usual["items"]:,} items
 
 The same two models under other settings, one store after the other in one process, one run; what is
