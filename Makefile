@@ -16,7 +16,7 @@ help:
 	@echo "make bench-billion  a plan for 10^9 items, write docs/billion.md (30 GB of disk in TMPDIR)"
 	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files, all tests of a store on an object store"
 	@echo "make trust   measure beliefs on recordings, write docs/beliefs-measured.md"
-	@echo "make beyond  measure promises, class shares, shift and review, write docs/beyond-measured.md"
+	@echo "make beyond  measure promises, class shares, shift, budgets and review, write docs/beyond-measured.md"
 	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
 
 # A stamp is newer than what it was made from, or its packages are installed again.
