@@ -231,6 +231,15 @@ def test_the_same_answers_twice_do_it_once(store: Store, world: World) -> None:
     assert store.review(answers).step == 4  # what was undone can be said again
 
 
+def test_an_answer_may_go_back_to_an_earlier_one(store: Store) -> None:
+    first, second = ({"id": ["item-1"], "answer": [name]} for name in ("cat", "dog"))
+    for answers in (first, second, first, first):
+        store.review(answers)
+    assert labels(store)["item-1"] == "cat"
+    assert [header.kind for header in store.log()].count("review") == 3
+    assert store.check() == []
+
+
 def test_pending_flips_are_dropped(tmp_path: Path, world: World) -> None:
     held = small_store(tmp_path / "store", world)
     pending = held.update(world.model("mid"), budget="50%", rule="max-belief+confirm").pending
@@ -347,10 +356,10 @@ def test_numbers_as_people_have_them(tmp_path: Path) -> None:
     path = tmp_path / "answers.csv"
     path.write_text("id,answer\n10,2\n11,do not know\nx,2\n12,3.0\n13, 2 \n")
     done = held.review(path)
-    assert (done.items, sorted(done.refused.values())) == (2, [1, 2])
-    assert held.labels()["label"].to_pylist() == [2, 1, 1, 2]
-    assert held.review({"id": [12, 13], "answer": [3.0, float("nan")]}).items == 1
+    assert (done.items, sorted(done.refused.values())) == (3, [1, 1])
     assert held.labels()["label"].to_pylist() == [2, 1, 3, 2]
+    assert held.review({"id": [12, 13], "answer": [1.0, float("nan")]}).items == 1
+    assert held.labels()["label"].to_pylist() == [2, 1, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +66,12 @@ def test_nonsense_is_refused(text: str) -> None:
         read_budget(text)
     with pytest.raises(InvalidParameter, match="budget over time"):
         Spending(horizon=3)
+
+
+@given(st.floats(1e-6, 1e3), st.one_of(st.none(), st.integers(1, 99)))
+def test_a_share_stays_a_share_whatever_it_is(share: float, horizon: int | None) -> None:
+    spending = Spending(share=share, horizon=horizon)
+    assert Spending.of(str(spending)) == spending
 
 
 def test_a_budget_of_a_step_is_still_one() -> None:
@@ -221,7 +228,9 @@ def test_steps_of_the_same_budget_share_it(tmp_path: Path, world: World) -> None
         assert plan.spending["steps"] == left
         even = (300 - spent) / left
         assert even * LEAST - 1 <= plan.evaluations <= even * MOST + 1
-        assert f"{300 - spent} is left for {left} steps" in str(plan)
+        assert f"{300 - spent} is left for {f'{left} steps' if left > 1 else 'one step'}" in str(
+            plan
+        )
         spent += spend(store, world, name, budget)
         assert store.log()[-1].budget == budget
     assert 100 < spent <= 300
@@ -310,3 +319,65 @@ def test_replay_spends_no_more_than_the_total(budget: str) -> None:
     assert (each["budget"], each["spending"]) == (0.2, None)
     assert 0 < over_time["evaluations"] <= each["evaluations"]
     assert budget in str(found)
+
+
+def test_failures_and_another_try_are_paid_for(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    register(store, world, best=None)
+    votes, budget, asked = world.votes["best"], "total:100,horizon=4", list[int]()
+    failing = True
+
+    def predict(batch: pa.Table) -> list[str]:
+        numbers = batch.column("number").to_pylist()
+        asked.extend(numbers)
+        if failing and any(number % 2 for number in numbers):
+            raise ValueError("odd")
+        return [votes[number] for number in numbers]
+
+    model = Model("best", predict=predict)
+    first = store.update(model, budget=budget, batch=1, rule="max-belief")
+    assert first.errors > 0
+    paid = first.evaluations + first.errors
+    failing = False
+    second = store.update(model, budget=budget, batch=1, retry_errors=True, rule="max-belief")
+    assert second.evaluations == first.errors
+    paid += second.evaluations
+    assert paid == len(asked)
+    register(store, world, new=None)
+    plan = store.plan("new", budget=budget)
+    assert plan.spending is not None
+    assert (plan.spending["left"], plan.spending["steps"]) == (100 - paid, 3)
+
+
+def test_it_is_said_where_more_was_spent_than_was_left(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    register(store, world, mid=None, new=None)
+    budget = "total:100,horizon=2"
+    spent = spend(store, world, "mid", budget, keep_unplanned=True)
+    assert spent == 400
+    assert "300 more than was left of total:100,horizon=2" in store.log()[-1].report["note"]
+    report = store.update("new", votes=world.votes_table("new"), budget=budget)
+    assert "nothing is left" in report.note
+
+
+def test_a_little_for_many_steps_begins_all_the_same(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    register(store, world, mid=None, best=2.0)
+    assert spend(store, world, "mid", "total:6,horizon=20") == 1
+    report = store.update("best", votes=world.votes_table("best"), budget="total:1")
+    assert "only 1 is left, and one costs 2" in report.note
+
+
+def test_a_plan_is_made_anew_where_its_price_has_changed(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    register(store, world, mid=None)
+    before = store.plan("mid", budget="total:120,horizon=3")
+    register(store, world, mid=5.0)
+    after = store.plan("mid", budget="total:120,horizon=3")
+    assert after.cost == 5 * after.evaluations <= 120 < 5 * before.evaluations * 4
+
+
+def test_the_first_plan_says_it_is_outside(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world)
+    register(store, world, old=None)
+    assert "outside of total:100" in str(store.plan("old", budget="total:100"))

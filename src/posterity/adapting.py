@@ -47,9 +47,20 @@ def read_adapt(given: Adapt) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in named)
 
 
-def to_keep(given: Adapt) -> list[str] | None:
+def refuse_plain(kinds: Sequence[str]) -> None:
+    """Only dependent beliefs are adapted; the default asks plain ones for nothing."""
+    if CONFUSIONS in kinds:
+        raise InvalidParameter(
+            f"The adaptation '{CONFUSIONS}' needs dependent beliefs.",
+            hint="Leave it out, or choose the beliefs 'dependent'.",
+        )
+
+
+def to_keep(given: Adapt, *, dependent: bool) -> list[str] | None:
     """The same as a store keeps it; None where it is the default."""
     kinds = read_adapt(given)
+    if not dependent:
+        refuse_plain(kinds)
     return None if kinds == DEFAULT else list(kinds)
 
 

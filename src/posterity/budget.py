@@ -10,7 +10,10 @@ from numbers import Integral, Real
 from posterity.errors import InvalidParameter
 from posterity.specs import plain_share, read_share
 
-_ALLOWED = "a count ≥ 0 (100), a fraction from 0 to 1 (0.1) or a percentage from 0% to 100% ('10%')"
+_ALLOWED = (
+    "a count ≥ 0 (100), a fraction from 0 to 1 (0.1) or a percentage from 0% to 100% ('10%'); or "
+    "one over time, total:AMOUNT[,horizon=STEPS][,price=P] or price:P"
+)
 
 
 @dataclass(frozen=True)

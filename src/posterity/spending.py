@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 
 from posterity._arrays import Floats
 from posterity.budget import Budget
 from posterity.errors import InvalidParameter
-from posterity.specs import Spec, plain_number, plain_share, read_share
+from posterity.specs import Spec, plain_number, read_share
 
 SHARES: Floats = np.array(
     [
@@ -62,8 +63,12 @@ class Spending:
         if (
             len(limits) > 1
             or not numbers
-            or not all(math.isfinite(number) and number > 0 for number in numbers)
-            or (self.horizon is not None and (self.horizon < 1 or not limits))
+            or not all(
+                isinstance(number, (int, float)) and math.isfinite(number) and number > 0
+                for number in numbers
+            )
+            or (self.horizon is not None and (type(self.horizon) is not int or not limits))
+            or (self.horizon is not None and self.horizon < 1)
         ):
             raise InvalidParameter.of("budget over time", _ALLOWED, dict(vars(self)))
 
@@ -86,9 +91,9 @@ class Spending:
                 given["horizon"] = int(spec.options["horizon"])
             if "price" in spec.options:
                 given["price"] = float(spec.options["price"])
-        except ValueError:
+            return cls(**given)  # type: ignore[arg-type]  # each is of its own kind
+        except (ValueError, InvalidParameter):
             raise InvalidParameter.of("budget", _ALLOWED, text) from None
-        return cls(**given)  # type: ignore[arg-type]  # each is of its own kind
 
     def total(self, items: int) -> float | None:
         """What all steps may spend, with so many items; None: no limit."""
@@ -98,7 +103,11 @@ class Spending:
         price = None if self.price is None else plain_number(self.price)
         if self.amount is None and self.share is None:
             return f"price:{price}"
-        limit = plain_number(self.amount) if self.amount else plain_share(self.share or 0)
+        limit = plain_number(self.amount or 0)
+        if self.share is not None:
+            # As the decimal it is: without its sign it would be read as an amount.
+            limit = f"{Decimal(repr(self.share)) * 100:f}%"
+            limit = f"{limit[:-1].rstrip('0').rstrip('.')}%" if "." in limit else limit
         horizon = "" if self.horizon is None else f",horizon={self.horizon}"
         return f"total:{limit}{horizon}" + ("" if price is None else f",price={price}")
 
@@ -195,4 +204,5 @@ class Account:
         if price is not None:
             spent = min(spent, float(widths[worth].sum()) * self.unit)
         affordable = math.floor(self.left / self.unit + SLACK)
-        return max(0, min(eligible, affordable, round(spent / self.unit)))
+        # One at least, or a small budget for many steps would never begin.
+        return max(0, min(eligible, affordable, max(round(spent / self.unit), spent > 0)))

@@ -78,7 +78,7 @@ class Store(Stored):
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
         kind, weights = check_beliefs(beliefs, prior), priors.weights_of(prior, known.names)
-        followed = to_keep(adapt)
+        followed = to_keep(adapt, dependent=kind == DEPENDENT)
         if shard_rows < 1:
             raise InvalidParameter.of("shard_rows", "at least 1", shard_rows)
         files = open_files(path, options)

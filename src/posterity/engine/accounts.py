@@ -15,11 +15,11 @@ import numpy as np
 
 from posterity.engine.context import Context
 from posterity.engine.rehearsing import WHY_PLAIN, Prepared
-from posterity.engine.steps import masked
+from posterity.engine.steps import Header, masked
 from posterity.errors import InvalidParameter
 from posterity.rules import Rule
 from posterity.selectors import Selector
-from posterity.spending import OPEN, Account, Outlook, Spending
+from posterity.spending import OPEN, SLACK, Account, Outlook, Spending, read_budget
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,22 +28,35 @@ class Allotment:
 
     spending: Spending
     account: Account
-    now: Outlook
+    now: Outlook | None
+    """None: it tries again what has failed, and is given what that takes."""
     past: Sequence[Outlook]
 
     def evaluations(self, eligible: int) -> int:
         """How many of the eligible items the step should look at."""
+        if self.now is None:
+            return eligible
         return self.account.evaluations(self.spending.price, self.now, self.past, eligible)
 
     def to_dict(self) -> dict[str, Any]:
         """As plans and headers keep it."""
-        return dict(vars(self.account)) | {"outlook": self.now.gains.tolist()}
+        outlook = None if self.now is None else self.now.gains.tolist()
+        return dict(vars(self.account)) | {"outlook": outlook}
 
 
 def allot(
-    context: Context, spending: Spending, prepared: Prepared, selector: Selector, rule: Rule
+    context: Context,
+    spending: Spending,
+    prepared: Prepared,
+    selector: Selector,
+    rule: Rule,
+    *,
+    again: bool = False,
 ) -> Allotment:
-    """The account of a budget before the step of a model that arrives."""
+    """The account of a budget before the step of a model that arrives.
+
+    ``again``: to try what it has failed on.
+    """
     if not prepared.dependent:
         raise InvalidParameter(
             f"The budget '{spending}' needs the labelled set to tell what a step would bring; the "
@@ -58,24 +71,56 @@ def allot(
             hint=f"Give what may be spent in all: total:{spending.share * context.there:g}, say.",
         )
     unit = 1.0 if cost is None else float(cost)
-    undone, text = masked(context.headers), str(spending)
-    told = [
-        (header, header.report["spending"])
-        for header in context.headers
-        if header.budget == text and header.report.get("spending") is not None
-    ]
-    spent = sum(header.report["evaluations"] * before["unit"] for header, before in told)
-    total = spending.total(context.there)
+    undone, told = masked(context.headers), _told(context, spending)
+    others = {header.model for header, _ in told} - {name}
+    left = left_of(context, spending)
     account = Account(
-        left=None if total is None else max(0.0, total - spent),
-        steps=max(1, OPEN if spending.horizon is None else spending.horizon - len(told)),
+        left=None if left is None else max(0.0, left),
+        steps=max(1, OPEN if spending.horizon is None else spending.horizon - len(others)),
         unit=unit,
         later=fmean([*(before["unit"] for _, before in told), unit]),
     )
     past = [
-        Outlook(np.array(before["outlook"])) for header, before in told if header.step not in undone
+        Outlook(np.array(before["outlook"]))
+        for header, before in told
+        if header.step not in undone and before["outlook"] is not None
     ]
-    return Allotment(spending, account, prepared.outlook(selector, rule), past)
+    now = None if again else prepared.outlook(selector, rule)
+    return Allotment(spending, account, now, past)
+
+
+def left_of(context: Context, spending: Spending) -> float | None:
+    """What is left of a total; None without one, and below 0 where more was spent."""
+    total = spending.total(context.there)
+    if total is None:
+        return None
+    spent = 0.0
+    for header, before in _told(context, spending):
+        asked = header.report["evaluations"] + header.report["errors"]  # failures cost as well
+        spent += asked * before["unit"]
+    return total - spent
+
+
+def _told(context: Context, spending: Spending) -> list[tuple[Header, dict[str, Any]]]:
+    """The steps of this budget, and where it stood before each."""
+    return [
+        (header, header.report["spending"])
+        for header in context.headers
+        if header.budget == str(spending) and header.report.get("spending") is not None
+    ]
+
+
+def overspent(context: Context, budget: str | None, told: dict[str, Any] | None, asked: int) -> str:
+    """What a report says where a step has spent more than there was: votes nobody had planned, or
+    a plan from before other steps.
+    """
+    if budget is None or told is None:
+        return ""
+    spending = read_budget(budget)
+    left = left_of(context, spending) if isinstance(spending, Spending) else None
+    if left is None or asked * told["unit"] <= max(0.0, left) + SLACK:
+        return ""
+    return f"{asked * told['unit'] - max(0.0, left):,.10g} more than was left of {budget}"
 
 
 def shown(spending: str, told: dict[str, Any], evaluations: int) -> str:
@@ -83,7 +128,8 @@ def shown(spending: str, told: dict[str, Any], evaluations: int) -> str:
     if told["left"] is None:
         return f"as many as are worth their price ({spending})"
     share = evaluations * told["unit"] / told["left"] if told["left"] else 0.0
+    steps = f"{told['steps']:,} steps" if told["steps"] > 1 else "one step"
     return (
-        f"of {spending} {told['left']:,.10g} is left for {told['steps']:,} steps; this one is "
-        f"given {100 * share:.3g} % of it"
+        f"of {spending} {told['left']:,.10g} is left for {steps}; this one is given "
+        f"{100 * share:.3g} % of it"
     )

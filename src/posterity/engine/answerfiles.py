@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +109,8 @@ def _code(value: Any, known: dict[Any, int], kind: type) -> int:
     text = value.strip()
     if not text:
         return MISSING
+    if kind is int:
+        text = re.sub(r"\.0+$", "", text)
     try:
         return known.get(typed_name(text, kind), UNKNOWN)
     except InvalidData:

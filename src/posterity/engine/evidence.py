@@ -19,6 +19,7 @@ from posterity.classes import Classes
 from posterity.confusion import Confusion
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.models import Model
+from posterity.rehearsal import LEAST
 from posterity.softcolumns import read_soft
 from posterity.tables.sources import column, ids_of, read_rows, truth_types
 from posterity.votes import MISSING, Cast, SoftVotes, as_array
@@ -126,6 +127,12 @@ def read_evidence(
             f"a truth; first row {first}."
         )
     name, weights = _vote_column(model, rows), _weights(model, rows, shares)
+    if weights is not None and (left := len(weighing.kept(weights))) < min(LEAST, len(weights)):
+        raise InvalidData(
+            f"Of the {len(weights):,} labelled items of '{model.name}' weights leave {left}; at "
+            f"least {LEAST} are needed.",
+            hint="Give less unequal weights, or label more items like the stored ones.",
+        )
     if name is None and model.labelled_soft is None:
         return _by_id(model, rows, truth, weights, stored)
     cast = Cast(np.full(len(truth), MISSING, dtype=np.int32))

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from posterity._arrays import Codes, Floats, Rows
 from posterity.budget import FULL, Budget
 from posterity.choosing import chosen, find_cut
-from posterity.engine.accounts import allot
+from posterity.engine.accounts import Allotment, allot
 from posterity.engine.accounts import shown as shown_account
 from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, PLAIN
@@ -195,8 +195,10 @@ class Plan:
     @property
     def _account(self) -> str:
         """What is left of a budget over time."""
-        if self.spending is None or self.request.budget is None:
+        if self.request.budget is None or not self.request.budget.startswith(("total:", "price:")):
             return ""
+        if self.spending is None:
+            return f"these are the first labels, which are outside of {self.request.budget}\n"
         return shown_account(self.request.budget, self.spending, self.evaluations) + "\n"
 
     @property
@@ -242,11 +244,14 @@ def make_plan(
         only=only,
         value=value if valued else None,
     )
-    budget, allotted = FULL if only is not None else request.resolved(context), None
+    budget, rule = request.resolved(context), context.rule(request.rule)
+    spent: Budget | Allotment = FULL
     if isinstance(budget, Spending):
-        allotted = allot(context, budget, prepared, selector, context.rule(request.rule))
-    spent = budget if isinstance(budget, Budget) else allotted
-    cut = find_cut(survey.blocks, FULL.evaluations if spent is None else spent.evaluations)
+        again = only is not None
+        spent = allot(context, budget, prepared, selector, rule, again=again)
+    elif only is None:
+        spent = budget
+    cut = find_cut(survey.blocks, spent.evaluations)
     rows, counts = RowSet(context.rows), np.zeros(len(context.classes) + 1, dtype=np.int64)
     for part, labels in chosen(survey.blocks, cut):
         rows.mark(part)
@@ -279,7 +284,7 @@ def make_plan(
         beliefs=known.beliefs,
         pending=sum(len(again) for again in waiting),
         reconsidered=sum(int(again.sum()) for again in waiting),
-        spending=None if allotted is None else allotted.to_dict(),
+        spending=spent.to_dict() if isinstance(spent, Allotment) else None,
     )
 
 
@@ -305,7 +310,7 @@ def _rehearse(context: Context, request: Request, share: float) -> Rehearsed | N
     """The steps so far and the one planned, on what all their models have labelled votes on."""
     live = live_updates(context.headers)
     names = list(dict.fromkeys([*(header.model or "" for header in live), request.model]))
-    labelled = labelled_of(context, names)
+    labelled = labelled_of(context, names, weighed=False)
     if labelled is None:
         return None
     parts = [

@@ -25,7 +25,7 @@ from posterity.engine.registering import labelled_rows
 from posterity.engine.samples import Sample, VotesOf
 from posterity.engine.steps import live_settles, live_updates
 from posterity.engine.tempering import temperatures_of
-from posterity.errors import InvalidData, InvalidParameter, StoreError
+from posterity.errors import InvalidParameter, StoreError
 from posterity.priors import ESTIMATED
 from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal
 from posterity.rehearsed import Adaptation, Rehearsed, Target
@@ -40,7 +40,7 @@ from posterity.votes import MISSING, SoftVotes
 
 WHY_PLAIN = (
     "plain beliefs: dependent ones need labelled votes with ids, of all models on at least "
-    f"{LEAST} items"
+    f"{LEAST} items that weights leave"
 )
 
 
@@ -59,8 +59,13 @@ class Labelled:
     """How many there were before they were weighed."""
 
 
-def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
-    """The labelled items of these models; None where too few are known to be the same."""
+def labelled_of(
+    context: Context, models: Sequence[str], *, weighed: bool = True
+) -> Labelled | None:
+    """The labelled items of these models; None where too few are known to be the same.
+
+    ``weighed``: only those that weights leave.
+    """
     if not all(context.models[name].settings["keyed"] for name in models):
         return None  # also where a confusion was stated: nobody knows on which items
     by_model, softly = [], []
@@ -82,16 +87,11 @@ def labelled_of(context: Context, models: Sequence[str]) -> Labelled | None:
     if len(agreed) < LEAST:
         return None
     keys, given = sorted(agreed), len(agreed)
-    if weight_of:
-        # Whoever has no weight is as frequent as was thought.
-        rows = weighing.kept(np.array([weight_of.get(key, 1.0) for key in keys]))
+    if weight_of and weighed:
+        rows = weighing.kept(np.array([weight_of[key] for key in keys]))
         keys = [keys[row] for row in rows.tolist()]
         if len(keys) < LEAST:
-            raise InvalidData(
-                f"Of {given:,} labelled items weights leave {len(keys)}; at least {LEAST} are "
-                "needed.",
-                hint="Give less unequal weights, or label more items like the stored ones.",
-            )
+            return None
     truth = np.array([by_model[0][key][0] for key in keys], dtype=np.int32)
     votes = np.array([[rows[key][1] for rows in by_model] for key in keys], dtype=np.int32)
     soft: list[SoftVotes | None] = []

@@ -124,7 +124,8 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
     digest = _digest(given, learn)
     reviews = live_reviews(context.headers)
     plain = Reviewed(None, empty=given.empty, refused=given.refused, learn=learn)
-    if any(header.request == digest for header in reviews):
+    # An earlier one does not count: a later answer may have taken its place since.
+    if reviews and reviews[-1].request == digest:
         if not dry_run:
             publish_labels(context)  # killed after its commit, it may have been left undone
         note = "Nothing to do: these answers were given already."

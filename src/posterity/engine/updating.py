@@ -12,6 +12,7 @@ import pyarrow as pa
 from posterity._arrays import Codes, Rows
 from posterity._version import __version__
 from posterity.beliefs import BELIEF_BITS, ENTROPY_BITS, kept
+from posterity.engine.accounts import overspent
 from posterity.engine.context import HEAD, Context
 from posterity.engine.deciding import Decided, Part, decide_last
 from posterity.engine.fits import DEPENDENT, Fit
@@ -61,7 +62,8 @@ def find_plan(
         if run.startswith(digest):
             kept = load_plan(context, run)
             spent = bool(Run(context, run).batches("votes") or Run(context, run).batches("errors"))
-            if kept is not None and (spent or kept.head == context.head):
+            as_planned = kept is not None and kept.cost == _cost(context, kept)
+            if kept is not None and (spent or (kept.head == context.head and as_planned)):
                 return kept
     undone = masked(context.headers)
     done = [step for step in context.headers if step.request == digest and step.step not in undone]
@@ -123,11 +125,19 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
     raise CommitConflict("The ledger changes too often; the votes are kept, try again later.")
 
 
+def _cost(context: Context, plan: Plan) -> float | None:
+    """What a plan would cost now: what an evaluation costs may have changed."""
+    unit = context.model(plan.request.model).settings["cost"]
+    return None if unit is None else unit * plan.evaluations
+
+
 def _why_nothing(plan: Plan) -> str:
     if plan.spending is None or not plan.eligible:
         return "Nothing to do: no item is eligible within the budget."
-    if plan.spending["left"] == 0:
-        return f"Nothing to do: of the budget {plan.request.budget} nothing is left."
+    left, unit = plan.spending["left"], plan.spending["unit"]
+    if left is not None and left < unit:
+        told = f"only {left:,.10g} is left, and one costs {unit:g}" if left else "nothing is left"
+        return f"Nothing to do: of the budget {plan.request.budget} {told}."
     return (
         f"Nothing to do: no evaluation of {plan.request.model} is worth its price now "
         f"({plan.request.budget})."
@@ -227,7 +237,8 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         told = f"{len(failed):,} items failed; {_first_failure(context, failed, errors)}"
         note = "\n".join(part for part in (note, told) if part)
     differences = _differences(live, basis.trust, seen.with_held(total.sums))
-    note = "\n".join(part for part in (note, warning(differences)) if part)
+    over = overspent(context, plan.request.budget, plan.spending, folded + len(failed))
+    note = "\n".join(part for part in (note, over, warning(differences)) if part)
     report = Report(
         step,
         plan.id,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from posterity._arrays import Floats
-from posterity.adapting import NONE, Adapt, read_adapt
+from posterity.adapting import NONE, Adapt, read_adapt, refuse_plain
 from posterity.budget import Budget
 from posterity.confusion import estimate
 from posterity.errors import InvalidParameter, UnknownName
@@ -98,6 +98,8 @@ def run(
         )
     check_order(order)
     adaptations = read_adapt(adapt)
+    if beliefs != DEPENDENT:
+        refuse_plain(adaptations)
     if weigh is not None:
         _among("array to weigh by", weigh, WEIGHED_BY)
     dependent = beliefs == DEPENDENT
