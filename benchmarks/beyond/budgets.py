@@ -79,7 +79,7 @@ def section(folder: Path) -> list[str]:
         "limit, all that are worth a price, which was found by halving so that at most as many "
         "are spent on the first split. Rule `cost-ratio:c`; the first labels are outside of it. "
         "*Mean*: accuracy after each step but the first, in the mean; *utility*: positive flips "
-        "less c times negative ones, for a hundred items. Means of random halves: "
+        "less c times negative ones, for a hundred items. Means of so many splits: "
         + ", ".join(f"{name} {sequence.seeds}" for name, sequence in SEQUENCES.items())
         + ".\n",
         "| recording | c | budget | evaluations an item | final accuracy | mean accuracy | "
