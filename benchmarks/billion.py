@@ -22,8 +22,9 @@ from benchmarks.store import CLASSES, bytes_of, guess, register_models, write_la
 from posterity import Store
 from posterity.engine.context import NEXT_ROW, Context
 from posterity.engine.deciding import Part, decide_last
+from posterity.engine.folding import write_rows
 from posterity.engine.steps import UPDATE, Header
-from posterity.engine.updating import commit_step, write_rows
+from posterity.engine.updating import commit_step
 from posterity.rules import parse
 from posterity.tables.files import open_files
 from posterity.votes import MISSING, Cast

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity.choosing import Block, chosen, find_cut
+from posterity.choosing import Block, Part, chosen, find_cut
 from posterity.errors import InvalidData
 from posterity.selectors import choose
 from posterity.thresholds import Cut, Tally
@@ -28,8 +28,13 @@ class Blocks:
         self.size, self.columns, self.passes = size, columns, 0
         self.items = len(columns["rows"])
 
-    def __call__(self) -> Iterator[Block]:
+    def __call__(self, see: Callable[[Iterable[Block]], Part], /) -> Iterator[Part]:
         self.passes += 1
+        made = list(self.made())
+        # Two blocks in each part, as a shard may have several.
+        return (see(made[at : at + 2]) for at in range(0, len(made), 2))
+
+    def made(self) -> Iterator[Block]:
         for start in range(0, self.items, self.size):
             part = {
                 name: column[start : start + self.size] for name, column in self.columns.items()
@@ -40,7 +45,7 @@ class Blocks:
 def taken(blocks: Blocks, evaluations: int, cap: int) -> tuple[list[int], Cut]:
     cut = find_cut(blocks, lambda _: evaluations, cap=cap)
     rows = []
-    for part, codes in chosen(blocks, cut):
+    for part, codes in chosen(blocks, cut, lambda rows, codes: (rows, codes)):
         assert codes.tolist() == (part % 7).tolist()
         rows += part.tolist()
     return sorted(rows), cut
@@ -116,7 +121,10 @@ def test_one_block_is_held_at_a_time() -> None:
         nonlocal alive
         alive -= 1
 
-    def blocks() -> Iterator[Block]:
+    def blocks(see: Callable[[Iterable[Block]], Part], /) -> Iterator[Part]:
+        yield see(made())
+
+    def made() -> Iterator[Block]:
         nonlocal alive, most
         rng = np.random.default_rng(3)
         for start in range(0, items, 50):
@@ -129,7 +137,7 @@ def test_one_block_is_held_at_a_time() -> None:
             yield block
 
     cut = find_cut(blocks, lambda available: available // 3, cap=10)
-    assert sum(len(rows) for rows, _ in chosen(blocks, cut)) == items // 3
+    assert sum(chosen(blocks, cut, lambda rows, _: len(rows))) == items // 3
     assert cut.held <= 10
     assert most <= 2  # the next one is made before the last one is let go
 

@@ -20,7 +20,7 @@ from posterity.cli import run as run_cli
 from posterity.engine import updating
 from posterity.engine.context import Context
 from posterity.engine.history import Current, ShardHistory
-from posterity.engine.pending import each_pending
+from posterity.engine.pending import pending_of, pending_parts
 from posterity.engine.reports import Report
 from posterity.rules import parse
 from posterity.tables.files import LocalFiles, open_files
@@ -387,8 +387,9 @@ def test_only_shards_with_pending_flips_are_read(
     plan = store.plan(Model("third", accuracy=0.9), budget="100%")
     monkeypatch.setattr(LocalFiles, "read", counted)
     # Shards 0 and 1 have some, in the file of their last step; shard 2 is not looked at.
-    found = [(shard, len(left)) for shard, _, left in each_pending(Context(open_files(store.path)))]
-    assert found == [(0, 2), (1, 1)]
+    context = Context(open_files(store.path))
+    parts = pending_parts(context)
+    assert [(part[0], len(pending_of(context, *part))) for part in parts] == [(0, 2), (1, 1)]
     assert read == ["ledger/shard=0/step000001", "ledger/shard=1/step000001"]
     store.update("third", plan=plan.id, votes={"id": ["item-1"], "vote": ["b"]})
     assert not any(path.startswith("ledger/shard=2/") for path in read)
@@ -418,7 +419,7 @@ def test_history_shows_what_is_proposed(store: Store) -> None:
 def test_check_finds_flips_that_were_forgotten(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "each_pending", lambda *_, **__: [])
+    monkeypatch.setattr(updating, "pending_parts", lambda *_, **__: [])
     vote(store, "third", 0.9, {5: "a"}, "max-belief")
     found = "\n".join(store.check())
     assert "neither made nor dropped the pending flip of row 0 of shard 0 (2 such rows)" in found

@@ -1,7 +1,9 @@
 """Choosing exactly B of N items block by block: what is kept between passes does not grow with N.
 
     cut = find_cut(blocks, lambda available: B)        one pass, more only where ties are many
-    for rows, codes in chosen(blocks, cut): …          one pass
+    for told in chosen(blocks, cut, tell): …           one pass
+
+Blocks may be on other machines: what is looked for goes to them, and what is seen comes back.
 
 The result is that of ``selectors.choose`` on all blocks at once, bit for bit.
 """
@@ -10,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,8 +22,10 @@ from posterity.errors import InvalidData
 from posterity.selectors import choose, row_hash
 from posterity.thresholds import WIDTHS, Cut, Keys, Tally, descending, digit
 
-CAP = 2**22
+CAP = 2**20
 """Candidates held in memory to choose among them exactly."""
+
+LOWEST, HIGHEST = np.uint64(0), np.uint64(2**64 - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +66,43 @@ class Block:
         return before, at
 
 
-Blocks = Callable[[], Iterable[Block]]
-"""All blocks, as often as they are asked for."""
+Part = TypeVar("Part")
+
+
+class Blocks(Protocol):
+    """All items that could be chosen, in parts that are looked at where they are."""
+
+    def __call__(self, see: Callable[[Iterable[Block]], Part], /) -> Iterator[Part]:
+        """What is seen of each part, in order; every call is one pass over all items."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """How many candidates have each value of a digit, and between which keys they lie."""
+
+    tally: Tally
+    lowest: np.uint64 = HIGHEST
+    highest: np.uint64 = LOWEST
+
+
+def _count(blocks: Iterable[Block], cut: Cut, level: int) -> _Counted:
+    tally, lowest, highest = Tally(level), HIGHEST, LOWEST
+    for block in blocks:
+        _, at = block.split(cut)
+        tally.add(block.digit(level)[at])
+        if 0 < level < 3:
+            keys: Keys = descending(block.score[at])
+            lowest = min(lowest, keys.min(initial=lowest))
+            highest = max(highest, keys.max(initial=highest))
+    return _Counted(tally, lowest, highest)
+
+
+def _counted(blocks: Blocks, cut: Cut, level: int) -> _Counted:
+    tally, lowest, highest = Tally(level), HIGHEST, LOWEST
+    for part in blocks(partial(_count, cut=cut, level=level)):
+        tally.merge(part.tally)
+        lowest, highest = min(lowest, part.lowest), max(highest, part.highest)
+    return _Counted(tally, lowest, highest)
 
 
 def find_cut(blocks: Blocks, evaluations: Callable[[int], int], *, cap: int = CAP) -> Cut:
@@ -69,41 +110,32 @@ def find_cut(blocks: Blocks, evaluations: Callable[[int], int], *, cap: int = CA
 
     One pass finds a cut with few enough candidates at it, unless many have nearly the same score.
     """
-    tally = Tally(0)
-    for block in blocks():
-        tally.add(block.digit(0))
+    tally = _counted(blocks, Cut.whole(0, 0), 0).tally
     cut = Cut.whole(tally.total, evaluations(tally.total))
     if cut.left == cut.held or not cut.left:
         return cut
     cut = cut.narrowed(tally)
     level = 1
     while min(cut.left, cut.held - cut.left) and cut.held > cap and level < len(WIDTHS):
-        tally = Tally(level)
-        lowest, highest = np.uint64(2**64 - 1), np.uint64(0)
-        for block in blocks():
-            _, at = block.split(cut)
-            tally.add(block.digit(level)[at])
-            if level < 3:
-                keys: Keys = descending(block.score[at])
-                lowest = min(lowest, keys.min(initial=lowest))
-                highest = max(highest, keys.max(initial=highest))
-        cut = cut.narrowed(tally)
+        counted = _counted(blocks, cut, level)
+        cut = cut.narrowed(counted.tally)
         # Equal scores have no more bits to tell them apart; only the hash of the row has.
-        level = 3 if level < 3 and lowest == highest else level + 1
+        equal = counted.lowest == counted.highest
+        level = 3 if level < 3 and equal else level + 1
     return cut
 
 
-def chosen(blocks: Blocks, cut: Cut) -> Iterator[tuple[Rows, Codes]]:
-    """The chosen rows and their codes: those of each block before the cut, then those at it."""
+Told = TypeVar("Told")
+
+
+def chosen(blocks: Blocks, cut: Cut, tell: Callable[[Rows, Codes], Told]) -> Iterator[Told]:
+    """What there is to tell of the chosen rows and their codes: of those of each block that are
+    before the cut, where the block is, then of those at it.
+    """
     waiting: list[Block] = []
-    for block in blocks():
-        before, at = block.split(cut)
-        if cut.left == cut.held:
-            before |= at
-        elif cut.left:
-            own = block.score[at], block.rows[at], block.first[at], block.codes[at]
-            waiting.append(Block(*own))
-        yield block.rows[before], block.codes[before]
+    for part in blocks(partial(_before, cut=cut, tell=tell)):
+        waiting += part.waiting
+        yield from part.told
     if not waiting:
         return
     rows = np.concatenate([block.rows for block in waiting])
@@ -116,4 +148,25 @@ def chosen(blocks: Blocks, cut: Cut) -> Iterator[tuple[Rows, Codes]]:
         evaluations=cut.left,
     )
     taken = np.isin(rows, among, assume_unique=True)
-    yield rows[taken], codes[taken]
+    yield tell(rows[taken], codes[taken])
+
+
+@dataclass(frozen=True, eq=False)
+class _Before:
+    """What is told of the items before a cut, and the items at it."""
+
+    told: list[Any]
+    waiting: list[Block]
+
+
+def _before(blocks: Iterable[Block], cut: Cut, tell: Callable[[Rows, Codes], Any]) -> _Before:
+    found = _Before([], [])
+    for block in blocks:
+        before, at = block.split(cut)
+        if cut.left == cut.held:
+            before |= at
+        elif cut.left:
+            own = block.score[at], block.rows[at], block.first[at], block.codes[at]
+            found.waiting.append(Block(*own))
+        found.told.append(tell(block.rows[before], block.codes[before]))
+    return found

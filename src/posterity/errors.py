@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class PosterityError(Exception):
@@ -35,9 +35,17 @@ class PosterityError(Exception):
     def __str__(self) -> str:
         return f"{self.message} {self.hint}" if self.hint else self.message
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As it is by itself, an error that comes from another process has lost its hint.
+        return _again, (type(self), self.message, self.hint)
+
     def to_dict(self) -> dict[str, str | None]:
         """The error as the object the command line prints with ``--json``."""
         return {"kind": self.kind, "message": self.message, "hint": self.hint}
+
+
+def _again(kind: type[PosterityError], message: str, hint: str | None) -> PosterityError:
+    return kind(message, hint=hint)
 
 
 class InvalidParameter(PosterityError, ValueError):

@@ -41,6 +41,7 @@ from posterity.engine.reports import Report
 from posterity.engine.rowsets import RowSet
 from posterity.engine.runs import Progress, Run, all_runs
 from posterity.errors import InvalidParameter, StoreError, UnknownName
+from posterity.executors import LOCAL, Executor, Replicas
 from posterity.models import Loaded, Model, Predict, load_predict
 from posterity.rules import Rule
 from posterity.selectors import Selector
@@ -68,6 +69,7 @@ class Store(Stored):
         adapt: Adapt = True,
         shard_rows: int = SHARD_ROWS,
         options: dict[str, str] | None = None,
+        executor: Executor | str | None = None,
     ) -> Store:
         """Make an empty store at a folder or an object-store URI.
 
@@ -95,7 +97,7 @@ class Store(Stored):
         )
         # Last, so that a store whose creation was interrupted is not taken for one.
         files.write(DESCRIPTION, described.to_json())
-        return cls(path, options)
+        return cls(path, options, executor)
 
     def add(self, items: Any, *, id: str = "id") -> int:  # noqa: A002 the user's word
         """Add items: a table, file, folder, glob or object-store URI, or several; says how many."""
@@ -215,17 +217,19 @@ class Store(Stored):
         batch: int = evaluating.BATCH,
         max_errors: int = evaluating.MAX_ERRORS,
         retry_errors: bool = False,
+        replicas: Replicas | int | str | None = None,
         progress: Progress | None = None,
     ) -> Report:
         """Evaluate, fold, decide and commit one step; the same call twice does it once.
 
-        ``votes`` is a table or file of votes made elsewhere; else the model's ``predict`` is asked.
+        ``votes`` is a table or file of votes made elsewhere; else the model's ``predict`` is asked,
+        by as many ``replicas`` as the executor has room for, or as told (see ``Replicas``).
         With ``plan`` the plan's own budget, selector, rule and filter hold.
         """
         context, request, note = self._request(
             model, budget, selector, rule, where, seed, writing=True
         )
-        predict = None if votes is not None else Loaded(self._predict(model, context))
+        predict = None if votes is not None else self._predict(model, context)
 
         def evaluate(run: Run, chosen: Plan) -> votefiles.FromFile | None:
             if retry_errors:
@@ -245,7 +249,13 @@ class Store(Stored):
                 )
             if predict is not None:
                 evaluating.ask_model(
-                    run, chosen, predict, batch=batch, max_errors=max_errors, progress=progress
+                    run,
+                    chosen,
+                    predict,
+                    batch=batch,
+                    max_errors=max_errors,
+                    replicas=Replicas.read(replicas),
+                    progress=progress,
                 )
             return None
 
@@ -277,7 +287,7 @@ class Store(Stored):
         return updating.carry_out(context, kept, evaluate, rebase=rebase)
 
     @staticmethod
-    def _predict(model: Model | str, context: Context) -> Predict:
+    def _predict(model: Model | str, context: Context) -> Predict | str:
         """The model's own callable, or the one the store remembers the name of."""
         known = model.predict if isinstance(model, Model) else None
         if known is None:
@@ -285,7 +295,9 @@ class Store(Stored):
             known = context.model(name).settings.get("predict")
         if known is None:
             raise InvalidParameter("An update needs a model with predict=, or a file of votes=.")
-        return load_predict(known) if isinstance(known, str) else known
+        if context.executor is not LOCAL:
+            return known
+        return Loaded(load_predict(known) if isinstance(known, str) else known)
 
     def _request(
         self,

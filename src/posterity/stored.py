@@ -14,19 +14,27 @@ from posterity.engine import explaining, publishing, queues, reading, trusting
 from posterity.engine.context import Context
 from posterity.engine.explanations import Explanation
 from posterity.engine.steps import Header
+from posterity.executors import Executor, open_executor
 from posterity.tables.files import open_files
 
 
 class Stored:
     """A store to be read; ``Store`` is one that can be changed too."""
 
-    def __init__(self, path: str | os.PathLike[str], options: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        options: dict[str, str] | None = None,
+        executor: Executor | str | None = None,
+    ) -> None:
+        """``executor``: where shards are worked on, ``"local"`` or ``"ray"``; see ``executors``."""
         self.path = os.fspath(path)
         self.options = options
+        self.executor = open_executor(executor)
         self._context()
 
     def _context(self, *, writing: bool = False) -> Context:
-        context = Context(open_files(self.path, self.options))
+        context = Context(open_files(self.path, self.options), self.executor)
         if writing:
             context.raise_format()
         return context

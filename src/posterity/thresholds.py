@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +102,19 @@ class Tally:
         self._held = 0
         self._counts: Counts | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Of four million counts most are zero; they need not go from machine to machine.
+        seen = None if self._counts is None else np.flatnonzero(self._counts)
+        few = None if seen is None or self._counts is None else self._counts[seen]
+        return self.__dict__ | {"_counts": None, "sparse": (seen, few)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        seen, few = state.pop("sparse")
+        self.__dict__.update(state)
+        if seen is not None:
+            self._counts = np.zeros(1 << WIDTHS[self.level], dtype=np.int64)
+            self._counts[seen] = few
+
     def add(self, digits: Counts) -> None:
         """Count some keys by their digits."""
         self.total += len(digits)
@@ -115,7 +129,11 @@ class Tally:
         self._waiting += other._waiting
         self._held += other._held
         if other._counts is not None:
-            self._counts = other._counts if self._counts is None else self._counts + other._counts
+            own = np.zeros_like(other._counts) if self._counts is None else self._counts
+            own += other._counts
+            self._counts = own
+        if self._held >= FEW:
+            self._settle()
 
     @property
     def counts(self) -> Counts:

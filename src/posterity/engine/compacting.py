@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def compact(context: Context) -> Compacted:
     if lost:
         _purge_runs(context)
         _purge_labelled(context.labelled_table, lost)
-        publish_labels(Context(context.files), anew=True)
+        publish_labels(context.again(), anew=True)
     if context.items is not None:
         before += len(context.items.data_files())
         after += _compact_shards(context, context.items)
@@ -77,28 +78,36 @@ def _lost_ids(context: Context) -> Iterator[Any]:
 
 def _compact_shards(context: Context, snapshot: Snapshot) -> int:
     """Fewer files in each shard where that is possible, in one commit; how many there are then."""
-    size = context.description.shard_rows
-    crowded = set((context.removed.rows // size).tolist())
-    written, retired, kept = [], [], 0
-    for shard in snapshot.partitions():
-        own = snapshot.files_of(shard)
-        losing = shard in crowded and any(
-            context.removed[rows.column("row").to_numpy()].any()
-            for _, rows in snapshot.each(["row"], shard)
-        )
-        parts = _parts(own)
-        if len(own) <= parts and not losing:
-            kept += len(own)
-            continue
-        rows = ordered_rows(snapshot, own)
-        gone = context.removed if losing else None
-        most = math.ceil(sum(file.rows for file in own) / parts)
-        for part in parts_of(rows, most, gone):
-            written.append(snapshot.table.write(part, label="compacted", partition=shard))
-        retired += own
+    shards = snapshot.partitions()
+    written, retired = list[DataFile](), list[DataFile]()
+    task = partial(_compact_shard, context.removed, context.description.shard_rows, snapshot)
+    for shard, new in zip(shards, context.executor.map(task, shards), strict=True):
+        if new is not None:
+            written += new
+            retired += snapshot.files_of(shard)
+    before = len(snapshot.data_files())
     if retired:
         snapshot.commit(written, removes=retired, data_change=False)
-    return kept + len(written)
+    return before - len(retired) + len(written)
+
+
+def _compact_shard(
+    removed: Tombstones, shard_rows: int, snapshot: Snapshot, shard: int
+) -> list[DataFile] | None:
+    """The files that take the place of a shard's; None where they are best as they are."""
+    own, parts = snapshot.files_of(shard), _parts(snapshot.files_of(shard))
+    crowded = len(removed) and removed.among(shard * shard_rows, shard_rows).any()
+    losing = bool(crowded) and any(
+        removed[rows.column("row").to_numpy()].any() for _, rows in snapshot.each(["row"], shard)
+    )
+    if len(own) <= parts and not losing:
+        return None
+    rows = ordered_rows(snapshot, own)
+    most = math.ceil(sum(file.rows for file in own) / parts)
+    return [
+        snapshot.table.write(part, label="compacted", partition=shard)
+        for part in parts_of(rows, most, removed if losing else None)
+    ]
 
 
 def _parts(files: Sequence[DataFile]) -> int:

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from posterity.engine.context import Context
+from posterity.engine.context import Context, Shard
 from posterity.engine.derived import state_of
 from posterity.engine.planning import (
     DEFAULT_SELECTOR,
@@ -118,8 +119,13 @@ def _eligible(context: Context, model: str) -> int:
     """Items it has neither voted nor failed on, and nobody has answered for."""
     failed = np.array(failed_rows(context, model), dtype=np.int64)
     count = -int((~context.removed[failed]).sum())
-    for shard, start, items in context.shards:
-        state = state_of(context, shard, start, items)
-        done = state.voted_by(model) | state.pinned
-        count += int((~done & ~context.removed.among(start, items)).sum())
+    count += sum(context.executor.map(partial(_left, context, model), context.shards))
     return max(0, count)
+
+
+def _left(context: Context, model: str, shard: Shard) -> int:
+    """Of one shard, whether the model failed on them or not."""
+    _, start, items = shard
+    state = state_of(context, *shard)
+    done = state.voted_by(model) | state.pinned
+    return int((~done & ~context.removed.among(start, items)).sum())

@@ -20,12 +20,16 @@ from posterity.engine.itemfiles import groups
 from posterity.engine.steps import Header, read_headers
 from posterity.engine.tombstones import Tombstones
 from posterity.errors import InvalidData, InvalidParameter, StoreError, UnknownName
+from posterity.executors import LOCAL, Executor
 from posterity.tables.delta import Snapshot
 from posterity.tables.files import Files
 from posterity.tables.layout import DESCRIPTION, FORMAT, WEIGHT, Description, Layout
 
 NEXT_ROW = "posterity.rows"
 HEAD = "posterity.head"
+
+Shard = tuple[int, int, int]
+"""A shard by its number, its first row, and how many rows it has."""
 
 _KINDS: dict[str, Callable[[str], Any]] = {
     "str": str,
@@ -37,13 +41,24 @@ _KINDS: dict[str, Callable[[str], Any]] = {
 class Context:
     """A store as it was when it was opened."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, executor: Executor = LOCAL) -> None:
         self.files = files
+        self.executor = executor
         self.layout = Layout(files)
         self.description = Description.read(files)
         self.ledger: Snapshot = self.layout.ledger.head()
         self.headers: list[Header] = read_headers(self.ledger)
         self._fits: dict[Any, Fit] = {}
+
+    def again(self) -> Context:
+        """The store as it is now."""
+        return Context(self.files, self.executor)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What shards are worked on with is read once, here: on other machines no log is opened.
+        _ = self.classes, self.rows, self.removed, self.models
+        kept = {name: value for name, value in self.__dict__.items() if name != "labelled"}
+        return kept | {"executor": LOCAL}
 
     @property
     def head(self) -> int:
@@ -90,8 +105,8 @@ class Context:
         return Tombstones(self.layout.removed.head().read().column("row").to_numpy())
 
     @cached_property
-    def shards(self) -> list[tuple[int, int, int]]:
-        """(shard, first row, number of rows) of each shard."""
+    def shards(self) -> list[Shard]:
+        """All shards, in the order of their rows."""
         size = self.description.shard_rows
         return [
             (start // size, start, min(size, self.rows - start))

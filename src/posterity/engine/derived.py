@@ -20,6 +20,7 @@ from posterity._arrays import Codes, Mask
 from posterity.engine.caches import Cached, cache_folder, read_cache, write_cache
 from posterity.engine.context import Context
 from posterity.engine.history import PROPOSALS, Current, proposals_of
+from posterity.engine.rowsets import packed, unpacked
 from posterity.engine.steps import Header, live_reviews, live_updates
 from posterity.tables.delta import DataFile
 from posterity.votes import MISSING
@@ -63,7 +64,7 @@ class State:
         return self._mask("pinned")
 
     def _mask(self, name: str) -> Mask:
-        return _unpacked(self.arrays[name], self.items)
+        return unpacked(self.arrays[name], self.items)
 
 
 def state_of(context: Context, shard: int, start: int, items: int) -> State:
@@ -163,11 +164,11 @@ class _Making:
             if name in PROPOSALS:
                 continue
             held = kept.arrays[name]
-            array[:old] = _unpacked(held, old) if array.dtype == np.bool_ else held
+            array[:old] = unpacked(held, old) if array.dtype == np.bool_ else held
         making.arrays |= dict(zip(PROPOSALS, _spread(kept.arrays, items), strict=True))
         for at, model in enumerate(kept.about["models"]):
             making.by_model[model] = np.zeros(items, dtype=np.bool_)
-            making.by_model[model][:old] = _unpacked(kept.arrays[f"voted-{at}"], old)
+            making.by_model[model][:old] = unpacked(kept.arrays[f"voted-{at}"], old)
         making._last = kept.about["head"] + 1
         return making
 
@@ -227,7 +228,7 @@ class _Making:
         few = {"pending": pending} | {name: self.arrays[name][pending] for name in PROPOSALS}
         masks = {f"voted-{at}": mask for at, mask in enumerate(self.by_model.values())}
         return {
-            name: np.packbits(array, bitorder="little") if array.dtype == np.bool_ else array
+            name: packed(array) if array.dtype == np.bool_ else array
             for name, array in (self.arrays | masks | few).items()
         }
 
@@ -245,7 +246,3 @@ def _spread(arrays: dict[str, NDArray[Any]], items: int) -> tuple[Codes, NDArray
     at = arrays["pending"]
     proposed[at], believed[at] = arrays["proposed"], arrays["belief_proposed"]
     return proposed, believed
-
-
-def _unpacked(bits: NDArray[Any], items: int) -> Mask:
-    return np.unpackbits(bits, count=items, bitorder="little").view(np.bool_)

@@ -2,67 +2,161 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from posterity._arrays import Rows
-from posterity.engine.context import Context
+from posterity.engine.context import Context, Shard
+from posterity.engine.payloads import batches_of, payload_of
 from posterity.engine.planning import Plan
-from posterity.engine.rowsets import RowSet
-from posterity.engine.runs import Progress, Run
-from posterity.errors import (
-    InvalidParameter,
-    MissingExtra,
-    PosterityError,
-    StoreError,
-    Unavailable,
-)
-from posterity.models import Loaded, Predict, answers_of
-from posterity.tables.delta import Snapshot
-from posterity.votes import Cast
+from posterity.engine.rowsets import Bits, RowSet, packed, unpacked
+from posterity.engine.runs import KeptVotes, Progress, Run
+from posterity.engine.tombstones import Tombstones
+from posterity.engine.voting import Asked, Unit, Voter
+from posterity.errors import InvalidParameter, StoreError, Unavailable
+from posterity.executors import Lost, Pool, Replicas
+from posterity.models import Predict
 
 BATCH = 1024
 MAX_ERRORS = 100
 WRITTEN = 2**14
 """Items written together, for evaluation elsewhere."""
+DEATHS = 20
+"""Replicas that may die one after the other without a vote: more than it takes to find an item
+that kills whoever looks at it, fewer than it takes to wear out a cluster."""
 
 
 def ask_model(
     run: Run,
     plan: Plan,
-    predict: Predict,
+    predict: Predict | str,
     *,
     batch: int = BATCH,
     max_errors: int = MAX_ERRORS,
+    replicas: Replicas | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Let the model vote on what is left of the plan; each batch is durable before the next."""
+    """Let the model vote on what is left of the plan; each batch is durable before the next.
+
+    The model is asked where the executor has replicas of it. Each reads its items and writes its
+    votes by itself; what comes back is how many.
+    """
     if batch < 1 or max_errors < 0:
         raise InvalidParameter("'batch' must be at least 1 and 'max_errors' at least 0.")
-    context = run.context
-    kept, failed = run.kept(), run.errors()
+    failed = run.errors()
     _refuse_errors(failed, max_errors)
-    left = RowSet(context.rows)
-    for shard, start, items in context.shards:
-        rows = plan.chosen.between(start, items)
-        rows = rows[~np.isin(rows, [*failed]) & ~context.removed[rows]]
-        left.mark(np.setdiff1d(rows, kept.rows_of(shard), assume_unique=True))
+    left = _left(run, plan, failed)
     done = plan.evaluations - len(left)
-    source = _Source(context, plan.request.model, predict)
-    for rows, asked in payload_of(context, left, batch):
-        voted, votes, reasons = _vote(source, rows, asked, max_errors - len(failed))
-        if len(voted):
-            run.keep_votes(voted, votes)
-        if reasons:
-            run.keep_errors(reasons)
-        failed |= reasons
-        _refuse_errors(failed, max_errors)
-        done += len(rows)
-        if progress:
-            progress(done, plan.evaluations)
+    voter = partial(Voter, run, plan.request.model, predict)
+    with run.context.executor.pool(voter, replicas or Replicas()) as pool:
+        for asked in _Asking(run, left, failed, batch, max_errors).of(pool):
+            done += asked.done
+            if progress:
+                progress(done, plan.evaluations)
+
+
+def _left(run: Run, plan: Plan, failed: dict[int, str]) -> RowSet:
+    """The plan's items that are there, and that the model has neither voted nor failed on."""
+    context, left = run.context, RowSet(run.context.rows)
+    task = partial(_left_of, run.kept(), np.array(sorted(failed), dtype=np.int64), context.removed)
+    chosen = (packed(plan.chosen.among(start, items)) for _, start, items in context.shards)
+    parts = context.executor.map(task, context.shards, chosen)
+    for (_, start, items), bits in zip(context.shards, parts, strict=True):
+        left.mark_among(start, bits, items)
+    return left
+
+
+def _left_of(
+    kept: KeptVotes, failed: Rows, removed: Tombstones, shard: Shard, chosen: Bits
+) -> Bits:
+    number, start, items = shard
+    left = unpacked(chosen, items) & ~removed.among(start, items)
+    left[kept.rows_of(number) - start] = False
+    left[failed[(failed >= start) & (failed < start + items)] - start] = False
+    return packed(left)
+
+
+class _Asking:
+    """The items that are left, handed out in units until all have a vote or an error."""
+
+    def __init__(
+        self, run: Run, left: RowSet, failed: dict[int, str], batch: int, max_errors: int
+    ) -> None:
+        self._run, self._left, self._failed = run, left, dict(failed)
+        self._batch, self._max_errors = batch, max_errors
+        self._deaths = 0
+        """Since a replica last came back with something."""
+
+    def of(self, pool: Pool) -> Iterator[Asked]:
+        """What is done, as it is done."""
+        rounds: Iterator[Unit] = self._units(batches_of(self._left, self._batch * pool.batches))
+        while True:
+            again: list[Unit] = []
+            for unit, made in pool.run(rounds):
+                asked = self._lost(unit, made, again) if isinstance(made, Lost) else made
+                if asked.done:
+                    self._deaths = 0
+                self._failed |= asked.errors
+                _refuse_errors(self._failed, self._max_errors)
+                yield asked
+            if not again:
+                return
+            rounds = (replace(unit, most=self._most) for unit in again)
+
+    @property
+    def _most(self) -> int:
+        return self._max_errors - len(self._failed)
+
+    def _units(self, parts: Iterator[Rows]) -> Iterator[Unit]:
+        for rows in parts:
+            yield Unit(rows, self._batch, self._most)
+
+    def _lost(self, unit: Unit, lost: Lost, again: list[Unit]) -> Asked:
+        """A replica died. What it made durable is not asked again; the rest is, and an item that
+        kills one replica after the other is found by halves.
+        """
+        self._deaths += 1
+        kept, errors = self._run.kept(), self._run.errors()
+        size = self._run.context.description.shard_rows
+        shards = np.unique(unit.rows // size).tolist()
+        have = np.concatenate([unit.rows[:0], *(kept.rows_of(shard) for shard in shards)])
+        left = unit.rows[~np.isin(unit.rows, have) & ~np.isin(unit.rows, list(errors))]
+        if len(left) < len(unit.rows):
+            if len(left):
+                again.append(replace(unit, rows=left, tries=0))
+            own = {row: errors[row] for row in unit.rows.tolist() if row in errors}
+            return Asked(len(unit.rows) - len(left), own)
+        if self._deaths > DEATHS:
+            raise Unavailable(
+                f"{DEATHS} replicas of the model died one after the other without a vote; the last "
+                f"said: {lost.reason}.",
+                hint="All votes are kept. Mend the model, or give its replicas more memory "
+                "(--replicas COUNT,memory=…), and run the same again.",
+            )
+        if not unit.tries:  # its node may have been lost, which is no item's fault
+            again.append(replace(unit, tries=1))
+            return Asked(0)
+        if len(left) == 1:
+            reason = {int(left[0]): f"replicas of the model die over it: {lost.reason}"}
+            self._run.keep_errors(reason)
+            return Asked(1, reason)
+        # Batches are asked about in order: it was the first that killed it.
+        suspects, rest = left[: unit.batch], left[unit.batch :]
+        again += [
+            Unit(half, len(half), self._most, tries=int(len(half) > 1))
+            for half in _halves(suspects)
+        ]
+        if len(rest):
+            again.append(replace(unit, rows=rest, tries=0))
+        return Asked(0)
+
+
+def _halves(rows: Rows) -> Sequence[Rows]:
+    return [half for half in np.array_split(rows, 2) if len(half)]
 
 
 def _refuse_errors(failed: dict[int, str], most: int) -> None:
@@ -72,78 +166,6 @@ def _refuse_errors(failed: dict[int, str], most: int) -> None:
             f"{list(failed.values())[-1].rstrip('.')}.",
             hint="All votes are kept. Mend the model and run the same with --retry-errors.",
         )
-
-
-class _Source:
-    """A model to be asked, and how its words become our classes."""
-
-    def __init__(self, context: Context, model: str, predict: Predict) -> None:
-        self._answers = answers_of(context.model(model).settings, context.classes)
-        self._own_named = self._answers.own is None
-        """Nobody said what its classes are, so that it may name them itself."""
-        self._predict = Loaded(predict)
-
-    def __call__(self, items: pa.Table) -> Cast:
-        """One vote an item."""
-        given = self._predict(items)
-        own = self._predict.classes
-        if self._own_named and own != self._answers.own:
-            self._answers = replace(self._answers, own=own)  # once, since it maps all classes
-        return self._answers.votes(given, items.num_rows)
-
-
-def _vote(
-    source: _Source, rows: Rows, items: pa.Table, most: int
-) -> tuple[Rows, Cast, dict[int, str]]:
-    """Votes of a batch; if the model fails on it, of each item alone, so that one costs one."""
-    try:
-        return rows, source(items), {}
-    except (Unavailable, MissingExtra):
-        raise  # no item is to blame
-    except Exception as error:
-        if len(rows) == 1:
-            told = error.message if isinstance(error, PosterityError) else repr(error)
-            return rows[:0], Cast.joined([]), {int(rows[0]): told}
-    voted, votes, reasons = [rows[:0]], list[Cast](), dict[int, str]()
-    for at in range(len(rows)):
-        one, vote, reason = _vote(source, rows[at : at + 1], items.slice(at, 1), most)
-        voted.append(one)
-        votes.append(vote)
-        reasons |= reason
-        if len(reasons) > most:
-            break  # the rest of the batch is not worth asking for
-    return np.concatenate(voted), Cast.joined(votes), reasons
-
-
-def payload_of(context: Context, rows: RowSet, batch: int) -> Iterator[tuple[Rows, pa.Table]]:
-    """Items of the given rows in batches, shard by shard, reading one file at a time."""
-    if context.items is None or not len(rows):
-        return
-    names = [name for name in context.items.table.schema.names if name != "shard"]
-    waiting: list[pa.Table] = []
-    held = 0
-    for part in _files(context.items, names, context, rows):
-        chosen = part.filter(pa.array(rows[part.column("row").to_numpy()]))
-        if chosen.num_rows:
-            waiting.append(chosen)
-            held += chosen.num_rows
-        while held >= batch:
-            joined = pa.concat_tables(waiting)
-            yield _batch(joined.slice(0, batch))
-            waiting, held = [joined.slice(batch)], held - batch
-    if held:
-        yield _batch(pa.concat_tables(waiting))
-
-
-def _batch(items: pa.Table) -> tuple[Rows, pa.Table]:
-    return items.column("row").to_numpy(), items.drop_columns(["row"])
-
-
-def _files(items: Snapshot, names: list[str], context: Context, rows: RowSet) -> Iterator[pa.Table]:
-    """The files of items that may hold some of the given rows."""
-    for shard, start, count in context.shards:
-        if rows.among(start, count).any():
-            yield from (part for _, part in items.each(names, shard))
 
 
 def planned_batches(context: Context, plan: Plan) -> Iterator[pa.Table]:

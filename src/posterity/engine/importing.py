@@ -147,15 +147,15 @@ def _import(
     start = commit_items(context, distinct, batches, mark=mark, ready=ready)
     if again:
         ready()
-    context = Context(context.files)
+    context = context.again()
     made = len(context.headers)
     # There before the first step is: a store without it looks as if somebody had lost it.
     Table(context.files, "labels", labels_schema(context), "shard").create()
     steps = [
-        asdict(_step(context.files, f"{digest}-{at}", request, read.votes[at], start))
+        asdict(_step(context, f"{digest}-{at}", request, read.votes[at], start))
         for at, request in enumerate(requests)
     ]
-    context = Context(context.files)
+    context = context.again()
     publish_labels(context)
     tidy(context)
     done = again and not registrations and made == len(context.headers)
@@ -181,12 +181,12 @@ def _checked(context: Context, model: Model, read: Predictions, at: int) -> Regi
     return found
 
 
-def _step(files: Any, run_id: str, request: Request, votes: VoteSpool, start: int) -> Report:
+def _step(context: Context, run_id: str, request: Request, votes: VoteSpool, start: int) -> Report:
     """One model's votes as a step, whatever else happens to the store at the same time."""
     if not votes.cast:
         return nothing(request, f"{request.model} has no vote on any item.")
     for _ in range(TRIES):
-        context = Context(files)
+        context = context.again()
         made = step_of(context, run_id)
         if made is not None:
             return made

@@ -113,7 +113,7 @@ def commit_items(
         try:
             return _commit_items(context, distinct, batches(), mark, ready)
         except CommitConflict:
-            context = Context(context.files)
+            context = context.again()
     raise CommitConflict("Too many others are adding items; nothing was added.")
 
 

@@ -7,8 +7,9 @@ headers name, and nothing else has to be read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from posterity._arrays import Codes, Floats, Rows
 from posterity.engine.context import Context
 from posterity.engine.deciding import Decided
 from posterity.engine.history import Current, proposals_of
+from posterity.engine.rowsets import Bits, RowSet, packed, unpacked
 from posterity.engine.steps import SETTLE, UPDATE, Header, last_step
 from posterity.votes import MISSING
 
@@ -92,21 +94,26 @@ def pending_of(context: Context, shard: int, start: int) -> Pending:
     )
 
 
-def each_pending(
-    context: Context, *, without: Collection[int] = ()
-) -> Iterator[tuple[int, int, Pending]]:
-    """The shards that have pending flips, one after the other: shard, first row, flips."""
+def pending_parts(context: Context, *, without: Collection[int] = ()) -> list[tuple[int, int]]:
+    """The shards that may have pending flips, and their first rows."""
     shards = pending_shards(context.headers) - set(without)
-    for shard, start, _ in context.shards:
-        if shard in shards:
-            found = pending_of(context, shard, start)
-            if len(found):
-                yield shard, start, found
+    return [(shard, start) for shard, start, _ in context.shards if shard in shards]
 
 
-def count_pending(context: Context) -> int:
-    """How many flips are pending."""
-    return sum(len(found) for _, _, found in each_pending(context))
+def count_pending(context: Context, chosen: RowSet | None = None) -> tuple[int, int]:
+    """How many flips are pending, and how many of them on chosen items."""
+    parts, size = pending_parts(context), context.description.shard_rows
+    bits = [None if chosen is None else packed(chosen.among(start, size)) for _, start in parts]
+    counted = list(context.executor.map(partial(_count, context), parts, bits))
+    return sum(every for every, _ in counted), sum(own for _, own in counted)
+
+
+def _count(context: Context, part: tuple[int, int], chosen: Bits | None) -> tuple[int, int]:
+    found = pending_of(context, *part)
+    if chosen is None:
+        return len(found), 0
+    again = unpacked(chosen, 8 * len(chosen))[found.rows]
+    return len(found), int(again.sum())
 
 
 def _recent(headers: Sequence[Header]) -> list[Header]:

@@ -6,29 +6,29 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from posterity._arrays import Codes, Floats, Rows
+from posterity._arrays import Rows
 from posterity.budget import FULL, Budget
 from posterity.choosing import chosen, find_cut
 from posterity.engine.accounts import Allotment, allot
 from posterity.engine.accounts import shown as shown_account
 from posterity.engine.context import Context
 from posterity.engine.fits import DEPENDENT, PLAIN
-from posterity.engine.pending import each_pending
+from posterity.engine.pending import count_pending
 from posterity.engine.rehearsing import Prepared, labelled_of
 from posterity.engine.reports import shown
 from posterity.engine.rowsets import STRETCH, RowSet
 from posterity.engine.steps import live_updates
-from posterity.engine.surveys import Survey
+from posterity.engine.surveys import Survey, Taken, Worth
 from posterity.errors import InvalidParameter, StoreError
 from posterity.expectations import Estimate
 from posterity.plain_rehearsal import Part, rehearse
-from posterity.products import Votes
 from posterity.rehearsed import Rehearsed
 from posterity.rules import AtMost, Oracle, Rule, cost_of, refuse_ratio
 from posterity.rules import parse as parse_rule
@@ -36,7 +36,6 @@ from posterity.selectors import Entropy, Selector, Value
 from posterity.selectors import parse as parse_selector
 from posterity.specs import read_seed
 from posterity.spending import Spending, read_budget
-from posterity.votes import MISSING
 
 NO_REHEARSAL = (
     "its models have too few labelled items in common, labelled votes without ids, or a stated "
@@ -227,11 +226,6 @@ def make_plan(
     if valued:
         known, _ = prepared.adapted(prepared.sample())
 
-    def value(votes: Votes, models: Sequence[str], labels: Codes) -> Floats:
-        return known.dependence.value(
-            votes, known.who(models), labels, model=prepared.model, ratio=ratio
-        )
-
     survey = Survey(
         context,
         request.model,
@@ -242,7 +236,7 @@ def make_plan(
         without=failed_rows(context, request.model) if only is None else (),
         since=since,
         only=only,
-        value=value if valued else None,
+        value=Worth(known, prepared.model, ratio) if valued else None,
     )
     budget, rule = request.resolved(context), context.rule(request.rule)
     spent: Budget | Allotment = FULL
@@ -251,16 +245,16 @@ def make_plan(
         spent = allot(context, budget, prepared, selector, rule, again=again)
     elif only is None:
         spent = budget
-    cut = find_cut(survey.blocks, spent.evaluations)
+    cut = find_cut(survey.look, spent.evaluations)
     rows, counts = RowSet(context.rows), np.zeros(len(context.classes) + 1, dtype=np.int64)
-    for part, labels in chosen(survey.blocks, cut):
-        rows.mark(part)
-        counts += np.bincount(labels - MISSING, minlength=len(counts))
+    for taken in chosen(survey.look, cut, partial(Taken.of, classes=len(context.classes))):
+        taken.mark(rows)
+        counts += taken.counts
     told = hashlib.sha256(np.array([context.head], dtype=np.int64).tobytes())
     for part in rows.stretches():
         told.update(part.tobytes())
     unit = model.settings["cost"]
-    waiting = [rows[start + left.rows] for _, start, left in each_pending(context)]
+    pending, reconsidered = count_pending(context, rows)
     names = ["no label yet", *(str(name) for name in context.classes)]
     told_by = rehearsed(context, request, prepared, len(rows) / max(1, context.there))
     there = context.there
@@ -282,8 +276,8 @@ def make_plan(
         rehearsed=None if told_by is None else told_by.to_dict(),
         forecast=None if net is None else net.to_dict(),
         beliefs=known.beliefs,
-        pending=sum(len(again) for again in waiting),
-        reconsidered=sum(int(again.sum()) for again in waiting),
+        pending=pending,
+        reconsidered=reconsidered,
         spending=spent.to_dict() if isinstance(spent, Allotment) else None,
     )
 

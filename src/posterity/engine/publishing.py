@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from posterity.engine.context import Context
+from posterity.engine.context import Context, Shard
 from posterity.engine.history import ShardHistory
 from posterity.engine.runs import Progress
 from posterity.engine.steps import last_step
@@ -48,9 +49,7 @@ def by_row(rows: pa.Table) -> pa.Table:
     return rows if (given[1:] >= given[:-1]).all() else rows.sort_by("row")
 
 
-def each_shard(
-    context: Context, progress: Progress | None = None
-) -> Iterator[tuple[int, int, int]]:
+def each_shard(context: Context, progress: Progress | None = None) -> Iterator[Shard]:
     """The shards one after the other, telling how far that is."""
     for shard, start, items in context.shards:
         yield shard, start, items
@@ -107,22 +106,19 @@ def publish_labels(context: Context, *, anew: bool = False) -> bool:
         if published is not None and published >= context.head and not damaged and not anew:
             return False
         # Read after the table: it knows of every step and removal that is published already.
-        context = Context(context.files)
+        context = context.again()
         afresh = published is None or published > context.head or snapshot.schema != table.schema
-        stale = [
-            shard
-            for shard in context.shards
-            if afresh or not _is_published(context, snapshot, published, damaged, shard)
-        ]
+        stale = context.shards
+        if not afresh:
+            known = partial(_is_published, context, snapshot, published, damaged)
+            told = context.executor.map(known, context.shards)
+            stale = [shard for shard, is_ in zip(stale, told, strict=True) if not is_]
         fresh = {str(shard) for shard, _, _ in context.shards} - {str(shard[0]) for shard in stale}
         retired = [file for file in snapshot.data_files() if file.partition["shard"] not in fresh]
         if not stale and not retired and published == context.head:
             return False
         name = f"labels-{context.head:06}"
-        files = [
-            table.write(labels_of(context, *shard), label=name, partition=shard[0])
-            for shard in stale
-        ]
+        files = list(context.executor.map(partial(_write, context, table, name), stale))
         try:
             snapshot.commit(
                 files,
@@ -132,8 +128,12 @@ def publish_labels(context: Context, *, anew: bool = False) -> bool:
             )
             return True
         except CommitConflict:
-            context = Context(context.files)  # somebody else published; perhaps something newer
+            context = context.again()  # somebody else published; perhaps something newer
     return False
+
+
+def _write(context: Context, table: Table, name: str, shard: Shard) -> DataFile:
+    return table.write(labels_of(context, *shard), label=name, partition=shard[0])
 
 
 def _is_whole(snapshot: Snapshot, file: DataFile) -> bool:
@@ -146,7 +146,7 @@ def _is_published(
     snapshot: Snapshot,
     published: int | None,
     damaged: Collection[str],
-    shard: tuple[int, int, int],
+    shard: Shard,
 ) -> bool:
     """Whether the files of a shard say what the ledger, the items and the tombstones say now."""
     number, start, items = shard

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,14 @@ import pyarrow as pa
 
 from posterity import worth
 from posterity._arrays import Codes, Floats, Rows
-from posterity.choosing import Block, chosen, find_cut
+from posterity.choosing import Block, Part, chosen, find_cut
 from posterity.engine import deciding
-from posterity.engine.context import Context
+from posterity.engine.context import Context, Shard
 from posterity.engine.derived import state_of
-from posterity.engine.evaluating import WRITTEN, payload_of
+from posterity.engine.evaluating import WRITTEN
 from posterity.engine.history import Current, ShardHistory
-from posterity.engine.rowsets import RowSet
+from posterity.engine.payloads import payload_of
+from posterity.engine.rowsets import Bits, RowSet, unpacked
 from posterity.engine.steps import live_updates
 from posterity.engine.surveys import BLOCK, satisfying
 from posterity.engine.updating import newest_fit, parts_of
@@ -76,10 +78,9 @@ def queue(context: Context, *, count: int, order: str, where: str | None) -> Que
         raise InvalidParameter.of("count", "a whole number of at least 1", count)
     name = worth.check_order(order)
     asking = _Asking(context, order, where)
-    cut = find_cut(asking.blocks, lambda available: min(count, available))
-    rows = np.sort(
-        np.concatenate([np.zeros(0, np.int64), *(own for own, _ in chosen(asking.blocks, cut))])
-    )
+    cut = find_cut(asking.look, lambda available: min(count, available))
+    taken = chosen(asking.look, cut, lambda rows, _: rows)
+    rows = np.sort(np.concatenate([np.zeros(0, np.int64), *taken]))
     parts = list(asking.described(rows, drawn=name == worth.RANDOM))
     found = pa.concat_tables([_schema(context).empty_table(), *(table for table, _ in parts)])
     scores = np.concatenate([np.zeros(0), *(score for _, score in parts)])
@@ -118,73 +119,98 @@ def items_of(context: Context, asked: Queue) -> pa.Table:
     return pa.table(columns)
 
 
+def _see(
+    context: Context,
+    order: str,
+    see: Callable[[Iterable[Block]], Part],
+    shard: Shard,
+    satisfied: Bits | None,
+) -> Part:
+    return see(_blocks(context, order, shard, satisfied))
+
+
+def _blocks(context: Context, order: str, shard: Shard, satisfied: Bits | None) -> Iterator[Block]:
+    """Labelled items of a shard that nobody has answered for."""
+    _, start, items = shard
+    state = state_of(context, *shard)
+    now = state.current(0.0)
+    eligible = (now.label != MISSING) & ~state.pinned
+    eligible &= ~context.removed.among(start, items)
+    if satisfied is not None:
+        eligible &= unpacked(satisfied, items)
+    for low in range(0, items, BLOCK):
+        part = slice(low, low + BLOCK)
+        rows = np.arange(start + low, start + min(low + BLOCK, items))
+        believed, entropy = _next_belief(now, part), now.entropy[part]
+        yield Block.of(
+            worth.scores(order, belief=believed, entropy=entropy, rows=rows),
+            rows=rows,
+            eligible=eligible[part],
+            first=np.zeros(len(rows), dtype=np.bool_),
+            codes=now.label[part],
+        )
+
+
 class _Asking:
-    """The items a person could be asked about, one shard in memory at a time."""
+    """The items a person could be asked about, looked at shard by shard."""
 
     def __init__(self, context: Context, order: str, where: str | None) -> None:
         self._context, self._order = context, order
         self._satisfied = satisfying(context, where)
 
-    def blocks(self) -> Iterator[Block]:
-        """Labelled items that nobody has answered for."""
+    def look(self, see: Callable[[Iterable[Block]], Part]) -> Iterator[Part]:
+        """What is seen of the items of each shard."""
         context = self._context
-        for shard, start, items in context.shards:
-            state = state_of(context, shard, start, items)
-            now = state.current(0.0)
-            eligible = (now.label != MISSING) & ~state.pinned
-            eligible &= ~context.removed.among(start, items)
-            if self._satisfied is not None:
-                eligible &= self._satisfied.among(start, items)
-            for low in range(0, items, BLOCK):
-                part = slice(low, low + BLOCK)
-                rows = np.arange(start + low, start + min(low + BLOCK, items))
-                yield Block.of(
-                    self._scores(rows, _next_belief(now, part), now.entropy[part]),
-                    rows=rows,
-                    eligible=eligible[part],
-                    first=np.zeros(len(rows), dtype=np.bool_),
-                    codes=now.label[part],
-                )
+        task = partial(_see, context, self._order, see)
+        return context.executor.map(task, context.shards, self._satisfied)
 
     def described(self, rows: Rows, *, drawn: bool) -> Iterator[tuple[pa.Table, Floats]]:
         """What is known of the chosen items, and their scores, by row."""
         context = self._context
-        live = live_updates(context.headers)
-        steps = parts_of(context, live)
-        fit, names = newest_fit(context, steps), pa.array(context.classes.names)
-        for shard, start, items in context.shards:
-            local = rows[slice(*np.searchsorted(rows, [start, start + items]))] - start
-            if not len(local):
-                continue
-            now = state_of(context, shard, start, items).current(0.0)
-            history = ShardHistory.read(context.ledger, shard, start, items)
-            votes = history.votes_of(local, live)
-            codes, believed = deciding.most_believed(fit, steps, votes, len(local), 2)
-            label, belief = now.label[local], now.belief[local].astype(np.float64)
-            becomes = _next_belief(now, local)
-            rival, rivals = _rival(label, codes, believed)
-            why = np.where(rivals > belief, HELD_BACK, DOUBTFUL).astype(object)
-            why[now.proposed[local] != MISSING] = PENDING
-            if drawn:
-                why[:] = DRAWN
-            given = pa.array(local + start)
-            columns = {
-                "id": context.id_of(given, shard),
-                "row": given,
-                "label": names.take(pa.array(label)),
-                "belief": pa.array(belief),
-                "rival": names.take(pa.array(rival, mask=rival == MISSING)),
-                "belief_rival": pa.array(rivals, mask=rival == MISSING),
-                "why": pa.array(why, pa.string()),
-                "worth": pa.array(worth.of_answers(becomes)),
-            }
-            yield (
-                pa.table(columns, schema=_schema(context)),
-                self._scores(local + start, becomes, now.entropy[local]),
-            )
+        asked = [
+            (shard, local)
+            for shard in context.shards
+            if len(local := rows[slice(*np.searchsorted(rows, [shard[1], shard[1] + shard[2]]))])
+        ]
+        steps = parts_of(context, live_updates(context.headers))
+        task = partial(_described, context, self._order, steps, drawn)
+        return context.executor.map(task, asked)
 
-    def _scores(self, rows: Rows, belief: Floats, entropy: Floats) -> Floats:
-        return worth.scores(self._order, belief=belief, entropy=entropy, rows=rows)
+
+def _described(
+    context: Context,
+    order: str,
+    steps: Sequence[deciding.Part],
+    drawn: bool,
+    asked: tuple[Shard, Rows],
+) -> tuple[pa.Table, Floats]:
+    shard, rows = asked
+    local = rows - shard[1]
+    fit, names = newest_fit(context, steps), pa.array(context.classes.names)
+    now = state_of(context, *shard).current(0.0)
+    history = ShardHistory.read(context.ledger, *shard)
+    votes = history.votes_of(local, live_updates(context.headers))
+    codes, believed = deciding.most_believed(fit, steps, votes, len(local), 2)
+    label, belief = now.label[local], now.belief[local].astype(np.float64)
+    becomes = _next_belief(now, local)
+    rival, rivals = _rival(label, codes, believed)
+    why = np.where(rivals > belief, HELD_BACK, DOUBTFUL).astype(object)
+    why[now.proposed[local] != MISSING] = PENDING
+    if drawn:
+        why[:] = DRAWN
+    given = pa.array(rows)
+    columns = {
+        "id": context.id_of(given, shard[0]),
+        "row": given,
+        "label": names.take(pa.array(label)),
+        "belief": pa.array(belief),
+        "rival": names.take(pa.array(rival, mask=rival == MISSING)),
+        "belief_rival": pa.array(rivals, mask=rival == MISSING),
+        "why": pa.array(why, pa.string()),
+        "worth": pa.array(worth.of_answers(becomes)),
+    }
+    scores = worth.scores(order, belief=becomes, entropy=now.entropy[local], rows=rows)
+    return pa.table(columns, schema=_schema(context)), scores
 
 
 def _next_belief(now: Current, at: Rows | slice) -> Floats:

@@ -255,7 +255,7 @@ def status(context: Context, path: str) -> dict[str, Any]:
         "classes": len(context.classes),
         "models": list(context.models),
         "step": context.head,
-        "pending": count_pending(context),
+        "pending": count_pending(context)[0],
         "reviewed": total_of(context).pinned if live_reviews(context.headers) else 0,
         "expected_accuracy": None if expected is None else expected.to_dict(),
         "unfinished": unfinished(context),

@@ -238,6 +238,11 @@ class Tally:
     breaking: Sums = field(default_factory=Sums)
     """Beliefs in the old ones."""
 
+    def __add__(self, other: Tally) -> Tally:
+        """Of some shards and of others."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Tally(*(own + more for own, more in pairs))
+
     def told(self) -> dict[str, Any]:
         """What a report has of it."""
         left = ("fixing", "breaking")

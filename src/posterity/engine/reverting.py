@@ -11,8 +11,10 @@ import numpy as np
 
 from posterity._arrays import Mask, Rows
 from posterity._version import __version__
-from posterity.engine.context import Context
-from posterity.engine.deciding import decide_all
+from posterity.engine.context import Context, Shard
+from posterity.engine.deciding import Part, decide_all
+from posterity.engine.fits import Fit
+from posterity.engine.folding import write_rows
 from posterity.engine.history import ShardHistory
 from posterity.engine.pending import count_pending
 from posterity.engine.publishing import publish_labels
@@ -26,10 +28,11 @@ from posterity.engine.steps import (
     masked,
     origin,
 )
-from posterity.engine.totals import total_of
-from posterity.engine.updating import commit_step, parts_of, write_rows
+from posterity.engine.totals import Total, total_of
+from posterity.engine.updating import commit_step, parts_of
 from posterity.errors import InvalidParameter
 from posterity.rules import Confirm
+from posterity.tables.delta import DataFile
 from posterity.votes import MISSING
 
 
@@ -82,36 +85,20 @@ def revert(context: Context, target: int) -> Reverted:
         for one, part in zip(live, steps, strict=True)
         if isinstance(part.rule, Confirm) and one.step < toggled and not reviewed
     ]
-    files, touched, changed, pending, waiting = [], 0, 0, count_pending(context), []
-    total = total_of(context)
-    for shard, start, items in context.shards:
-        history = ShardHistory.read(context.ledger, shard, start, items)
-        written = history.steps.get(target)
-        own = np.zeros(0, dtype=np.int64) if written is None else written.rows
-        rows = _affected(history, own, patient)
-        if not len(rows):
+    undo = _Undo(context, step, target, live, settles, steps, now, patient, was, reviews)
+    total, pending = total_of(context), count_pending(context)[0]
+    files, touched, changed, waiting = list[DataFile](), 0, 0, []
+    for (shard, _, _), part in zip(
+        context.shards, context.executor.map(undo, context.shards), strict=True
+    ):
+        if part is None:
             continue
-        _refuse_two_votes(history, live)
-        stored = history.current(live, 0.0)
-        pins = history.pins(reviews)[rows]
-        decided = decide_all(now, steps, history.votes_of(rows, live), len(rows), settles)
-        decided = decided.pinned(pins)
-        moved = stored.label[rows] != decided.after
-        moved |= stored.proposed[rows] != decided.proposed
-        at = np.flatnonzero(moved & ~context.removed[start + rows] | np.isin(rows, own))
-        if not len(at):
-            continue
-        rows, decided, pins = rows[at], decided[at], pins[at]
-        files.append(write_rows(context, step, shard, start + rows, None, decided))
-        touched += len(rows)
-        changed += int((stored.label[rows] != decided.after).sum())
-        present = ~context.removed[start + rows]
-        total = total.moved(stored.label[rows], stored.belief[rows], decided, present)
-        had = history.pins(was)[rows] != MISSING
-        total = total.pins(int((present & (pins != MISSING)).sum()) - int((present & had).sum()))
-        waits = present & (decided.proposed != MISSING)
-        pending += int(waits.sum()) - int((present & (stored.proposed[rows] != MISSING)).sum())
-        if waits.any():
+        files.append(part.file)
+        touched += part.file.rows
+        changed += part.changed
+        total += part.moved
+        pending += part.pending
+        if part.waits:
             waiting.append(shard)
     done = Reverted(step, target, touched, changed, pending=pending)
     report: dict[str, Any] = {"items": touched, "changed": changed, "pending": pending}
@@ -131,8 +118,67 @@ def revert(context: Context, target: int) -> Reverted:
         ),
         files,
     )
-    publish_labels(Context(context.files))
+    publish_labels(context.again())
     return done
+
+
+@dataclass(frozen=True, eq=False)
+class _Undone:
+    """What a revert made of one shard."""
+
+    file: DataFile
+    changed: int
+    moved: Total
+    pending: int
+    """Flips that are pending now, less those that were."""
+    waits: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Undo:
+    """A revert, to be made shard by shard."""
+
+    context: Context
+    step: int
+    target: int
+    live: Sequence[Header]
+    settles: Sequence[int]
+    steps: Sequence[Part]
+    now: Fit
+    patient: Sequence[Header]
+    was: Sequence[Header]
+    reviews: Sequence[Header]
+
+    def __call__(self, shard: Shard) -> _Undone | None:
+        """Decide the shard's items anew; None where the step made no difference to any."""
+        number, start, _ = shard
+        context = self.context
+        history = ShardHistory.read(context.ledger, *shard)
+        written = history.steps.get(self.target)
+        own = np.zeros(0, dtype=np.int64) if written is None else written.rows
+        rows = _affected(history, own, self.patient)
+        if not len(rows):
+            return None
+        _refuse_two_votes(history, self.live)
+        stored, pins = history.current(self.live, 0.0), history.pins(self.reviews)[rows]
+        votes = history.votes_of(rows, self.live)
+        decided = decide_all(self.now, self.steps, votes, len(rows), self.settles).pinned(pins)
+        moved = stored.label[rows] != decided.after
+        moved |= stored.proposed[rows] != decided.proposed
+        at = np.flatnonzero(moved & ~context.removed[start + rows] | np.isin(rows, own))
+        if not len(at):
+            return None
+        rows, decided, pins = rows[at], decided[at], pins[at]
+        file = write_rows(context, self.step, number, start + rows, None, decided)
+        present = ~context.removed[start + rows]
+        total = Total().moved(stored.label[rows], stored.belief[rows], decided, present)
+        had = history.pins(self.was)[rows] != MISSING
+        total = total.pins(int((present & (pins != MISSING)).sum()) - int((present & had).sum()))
+        waits = present & (decided.proposed != MISSING)
+        waited = present & (stored.proposed[rows] != MISSING)
+        changed = int((stored.label[rows] != decided.after).sum())
+        pending = int(waits.sum()) - int(waited.sum())
+        return _Undone(file, changed, total, pending, bool(waits.any()))
 
 
 def _affected(history: ShardHistory, own: Rows, patient: Sequence[Header]) -> Rows:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from posterity._arrays import Rows
+from posterity._arrays import Codes, Rows
 from posterity._version import __version__
 from posterity.engine.answerfiles import Given, read_answers
-from posterity.engine.context import Context
+from posterity.engine.context import Context, Shard
 from posterity.engine.deciding import Decided
 from posterity.engine.derived import state_of
 from posterity.engine.fits import DEPENDENT
+from posterity.engine.folding import write_rows
 from posterity.engine.history import ShardHistory
 from posterity.engine.pins import fingerprint
 from posterity.engine.publishing import publish_labels
 from posterity.engine.steps import REVIEW, Header, live_reviews
-from posterity.engine.totals import total_of
-from posterity.engine.updating import commit_step, write_rows
+from posterity.engine.totals import Total, total_of
+from posterity.engine.updating import commit_step
 from posterity.errors import CommitConflict, InvalidParameter
 from posterity.expectations import Sums
 from posterity.metrics import flipped
@@ -112,7 +114,7 @@ def review(
     if not dry_run and len(given.rows):
         context.raise_format()
     for _ in range(TRIES):
-        context = Context(context.files)
+        context = context.again()
         try:
             return _review(context, given, learn=learn, dry_run=dry_run)
         except CommitConflict:
@@ -132,40 +134,15 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
         return replace(plain, again=len(given.rows), note=note)
     step, files, total, done = context.head + 1, list[DataFile](), total_of(context), plain
     held, votes, told = total.sums, Sums(), 0
-    for shard, start, items in context.shards:
-        own = slice(*np.searchsorted(given.rows, [start, start + items]))
-        rows, codes = given.rows[own] - start, given.answers[own]
-        here = ~context.removed[rows + start]
-        rows, codes = rows[here], codes[here]
-        if not len(rows):
-            continue
-        state = state_of(context, shard, start, items)
-        now, pinned = state.current(0.0), state.pinned
-        known = pinned[rows] & (now.label[rows] == codes)
-        if learn:
-            history = ShardHistory.read(context.ledger, shard, start, items)
-            learnt = history.pins([header for header in reviews if header.learn])
-            known &= learnt[rows] == codes
-            votes += _by_votes(history, reviews, rows[~known])
-        done = replace(done, again=done.again + int(known.sum()))
-        rows, codes = rows[~known], codes[~known]
-        if not len(rows):
-            continue
-        before, belief = now.label[rows], now.belief[rows].astype(np.float64)
-        decided = Decided.answered(before, belief, codes)
-        total = total.moved(before, belief, decided).pins(int((~pinned[rows]).sum()))
-        had = before != MISSING
-        done = replace(
-            done,
-            items=done.items + len(rows),
-            flips=done.flips + int(flipped(before, codes).sum()),
-            expected_flips=done.expected_flips + float((1 - belief[had]).sum()),
-            first_labels=done.first_labels + int((~had).sum()),
-            dropped=done.dropped + int((now.proposed[rows] != MISSING).sum()),
-        )
-        told = (told + fingerprint(rows + start, codes)) % 2**64
-        if not dry_run:
-            files.append(write_rows(context, step, shard, start + rows, None, decided))
+    parts = list(_by_shard(context, given))
+    pin = partial(_pin, context, step, reviews, learn, dry_run)
+    for part in context.executor.map(pin, parts):
+        counts = {name: getattr(done, name) + count for name, count in part.counts.items()}
+        done = replace(done, **counts)
+        total += part.moved
+        votes += part.votes
+        told = (told + part.told) % 2**64
+        files += part.files
     if not done.items:
         return replace(done, note=_nothing(given))
     if learn:
@@ -184,8 +161,68 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
         software=__version__,
     )
     commit_step(context, header, files)
-    publish_labels(Context(context.files))
+    publish_labels(context.again())
     return done
+
+
+def _by_shard(context: Context, given: Given) -> Iterator[tuple[Shard, Rows, Codes]]:
+    """The shards that answers are about, with rows and answers; removed items have none."""
+    for shard in context.shards:
+        own = slice(*np.searchsorted(given.rows, [shard[1], shard[1] + shard[2]]))
+        rows, codes = given.rows[own], given.answers[own]
+        here = ~context.removed[rows]
+        if here.any():
+            yield shard, rows[here], codes[here]
+
+
+@dataclass(frozen=True, eq=False)
+class _Pinned:
+    """What answers made of one shard."""
+
+    counts: dict[str, Any]
+    """What a ``Reviewed`` counts."""
+    moved: Total = field(default_factory=Total)
+    votes: Sums = field(default_factory=Sums)
+    told: int = 0
+    """The fingerprint of its answers."""
+    files: list[DataFile] = field(default_factory=list)
+
+
+def _pin(
+    context: Context,
+    step: int,
+    reviews: Sequence[Header],
+    learn: bool,
+    dry_run: bool,
+    part: tuple[Shard, Rows, Codes],
+) -> _Pinned:
+    shard, given, codes = part
+    rows, votes = given - shard[1], Sums()
+    state = state_of(context, *shard)
+    now, pinned = state.current(0.0), state.pinned
+    known = pinned[rows] & (now.label[rows] == codes)
+    if learn:
+        history = ShardHistory.read(context.ledger, *shard)
+        learnt = history.pins([header for header in reviews if header.learn])
+        known &= learnt[rows] == codes
+        votes = _by_votes(history, reviews, rows[~known])
+    again = {"again": int(known.sum())}
+    rows, codes = rows[~known], codes[~known]
+    if not len(rows):
+        return _Pinned(again, votes=votes)
+    before, belief = now.label[rows], now.belief[rows].astype(np.float64)
+    decided = Decided.answered(before, belief, codes)
+    had, place = before != MISSING, rows + shard[1]
+    counts = again | {
+        "items": len(rows),
+        "flips": int(flipped(before, codes).sum()),
+        "expected_flips": float((1 - belief[had]).sum()),
+        "first_labels": int((~had).sum()),
+        "dropped": int((now.proposed[rows] != MISSING).sum()),
+    }
+    moved = Total().moved(before, belief, decided).pins(int((~pinned[rows]).sum()))
+    files = [] if dry_run else [write_rows(context, step, shard[0], place, None, decided)]
+    return _Pinned(counts, moved, votes, fingerprint(place, codes), files)
 
 
 def _digest(given: Given, learn: bool) -> str:

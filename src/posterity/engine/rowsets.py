@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posterity._arrays import Mask, Rows, distinct
 
 STRETCH = 2**22
 """Rows looked at together where all are wanted."""
+
+
+Bits = NDArray[np.uint8]
+"""A mask, one bit an item."""
+
+
+def packed(mask: Mask) -> Bits:
+    """A mask as it is kept and sent."""
+    return np.packbits(mask, bitorder="little")
+
+
+def unpacked(bits: Bits, items: int) -> Mask:
+    """The mask of so many items."""
+    return np.unpackbits(bits, count=items, bitorder="little").view(np.bool_)
 
 
 class RowSet:
@@ -53,6 +68,15 @@ class RowSet:
             return
         bits = np.left_shift(1, rows & 7).astype(np.uint8)
         np.bitwise_or.at(self._bits, rows >> 3, bits)
+
+    def mark_among(self, start: int, bits: Bits, items: int) -> None:
+        """Add those of so many rows from ``start`` on whose bit is set."""
+        if start % 8 or start + items > self.limit:
+            self.mark(np.flatnonzero(unpacked(bits, items)) + start)
+            return
+        own = self._bits[start // 8 : start // 8 + len(bits)]
+        self._count += int(np.bitwise_count(bits & ~own).sum())
+        own |= bits
 
     def __len__(self) -> int:
         return self._count

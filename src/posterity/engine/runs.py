@@ -147,6 +147,10 @@ class KeptVotes:
         rows = distinct(self.run._read(paths, {"row": pa.int64()}).column("row").to_numpy())
         return rows[self._own(rows, shard)]
 
+    def count_of(self, shard: int) -> int:
+        """How many rows of one shard have a vote."""
+        return len(self.rows_of(shard))
+
     def _own(self, rows: Rows, shard: int) -> slice:
         size = self.run.context.description.shard_rows
         return slice(*np.searchsorted(rows, [shard * size, (shard + 1) * size]).tolist())

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from posterity._arrays import Codes, Floats, Mask, Rows
 from posterity.difficulty import evenly
-from posterity.engine.context import Context
+from posterity.engine.context import Context, Shard
 from posterity.engine.deciding import side_by_side
 from posterity.engine.fits import Fit
 from posterity.engine.history import ShardHistory
@@ -46,36 +47,27 @@ class Sample:
     ) -> Sample:
         """Of a store now; ``new``: the votes of a step that is about to be made."""
         every = evenly(context.rows)
-        columns: list[list[Cast]] = [[] for _ in range(len(live) + (new is not None))]
-        labels, beliefs, fresh = [np.zeros(0, np.int32)], [np.zeros(0)], [np.zeros(0, np.bool_)]
-        pinned, reviews = [np.zeros(0, np.bool_)], live_reviews(context.headers)
-        for shard, start, items in context.shards:
-            rows = every[slice(*np.searchsorted(every, [start, start + items]))] - start
-            rows = rows[~context.removed.among(start, items)[rows]]
-            if not len(rows):
-                continue
-            history = ShardHistory.read(context.ledger, shard, start, items)
-            now, votes = history.current(live, 0.0), history.votes_of(rows, live)
-            has = np.zeros(len(rows), dtype=np.bool_)
-            if new is not None:
-                has, cast = _among(rows + start, *new(shard))
-                # Whom the model has seen by another way meanwhile has no vote in the step.
-                has &= ~history.voted_by(live, arriving)[rows]
-                votes = [*votes, cast.where(has)]
-            for column, one in zip(columns, votes, strict=True):
-                column.append(one)
-            labels.append(now.label[rows])
-            beliefs.append(now.belief[rows].astype(np.float64))
-            fresh.append(has)
-            pinned.append(history.pins(reviews)[rows] != MISSING)
-        label = np.concatenate(labels)
+        wanted = []
+        for shard in context.shards:
+            _, start, items = shard
+            rows = every[slice(*np.searchsorted(every, [start, start + items]))]
+            rows = rows[~context.removed[rows]]
+            if len(rows):
+                wanted.append((shard, rows))
+        drawn = partial(_drawn, context, live, arriving, new)
+        parts = list(context.executor.map(drawn, wanted))
+        columns = [
+            Cast.joined([part.votes[at] for part in parts])
+            for at in range(len(live) + (new is not None))
+        ]
+        label = np.concatenate([np.zeros(0, np.int32), *(part.label for part in parts)])
         return cls(
-            side_by_side([Cast.joined(column) for column in columns], len(label)),
+            side_by_side(columns, len(label)),
             [*(header.model or "" for header in live), *([arriving] if new else [])],
             label,
-            np.concatenate(beliefs),
-            np.concatenate(fresh),
-            np.concatenate(pinned),
+            np.concatenate([np.zeros(0), *(part.belief for part in parts)]),
+            np.concatenate([np.zeros(0, np.bool_), *(part.fresh for part in parts)]),
+            np.concatenate([np.zeros(0, np.bool_), *(part.pinned for part in parts)]),
         )
 
     def drift(self, fit: Fit) -> float:
@@ -98,3 +90,35 @@ def _among(wanted: Rows, rows: Rows, cast: Cast) -> tuple[Mask, Cast]:
     at = np.searchsorted(rows, wanted).clip(max=len(rows) - 1)
     has = rows[at] == wanted
     return has, cast[at].where(has)
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """The sampled items of one shard."""
+
+    votes: list[Cast]
+    label: Codes
+    belief: Floats
+    fresh: Mask
+    pinned: Mask
+
+
+def _drawn(
+    context: Context,
+    live: Sequence[Header],
+    arriving: str,
+    new: VotesOf | None,
+    wanted: tuple[Shard, Rows],
+) -> _Drawn:
+    (shard, start, items), given = wanted
+    rows = given - start
+    history = ShardHistory.read(context.ledger, shard, start, items)
+    now, votes = history.current(live, 0.0), history.votes_of(rows, live)
+    has = np.zeros(len(rows), dtype=np.bool_)
+    if new is not None:
+        has, cast = _among(given, *new(shard))
+        # Whom the model has seen by another way meanwhile has no vote in the step.
+        has &= ~history.voted_by(live, arriving)[rows]
+        votes = [*votes, cast.where(has)]
+    belief, pins = now.belief[rows].astype(np.float64), history.pins(live_reviews(context.headers))
+    return _Drawn(list(votes), now.label[rows], belief, has, pins[rows] != MISSING)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from posterity._version import __version__
 from posterity.engine.context import Context
-from posterity.engine.pending import each_pending, pending_shards
+from posterity.engine.folding import Folded, settle_shard
+from posterity.engine.pending import pending_parts, pending_shards
 from posterity.engine.publishing import publish_labels
-from posterity.engine.reports import Tally
 from posterity.engine.steps import SETTLE, Header
-from posterity.engine.totals import Total, total_of
-from posterity.engine.updating import commit_step, write_rows
+from posterity.engine.totals import total_of
+from posterity.engine.updating import commit_step
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,16 @@ def settle(context: Context) -> Settled:
     """Make all pending flips, with what was believed when they were proposed."""
     if pending_shards(context.headers):
         context.raise_format()
-    step, files, tally = context.head + 1, [], Tally()
-    total = total_of(context) if pending_shards(context.headers) else Total()
-    for shard, start, left in each_pending(context):
-        made = left.made()
-        total = total.moved(left.label, left.belief, made)
-        files.append(write_rows(context, step, shard, start + left.rows, None, made))
-        tally.count_settled(made)
-    if not files:
+    step, parts = context.head + 1, pending_parts(context)
+    found = Folded.joined(context.executor.map(partial(settle_shard, context, step), parts))
+    tally = found.tally
+    if not found.files:
         publish_labels(context)  # killed after its commit, it may have been left undone
         return Settled(None, 0, note="Nothing to do: no flip is pending.")
     done = Settled(
         step, tally.settled, tally.expected_negative_flips, tally.expected_positive_flips
     )
+    total = total_of(context) + found.moved
     header = Header(
         step,
         SETTLE,
@@ -66,6 +64,6 @@ def settle(context: Context) -> Settled:
         report={**done.to_dict(), "flips": tally.flips, "pending": 0, "held": total.to_dict()},
         software=__version__,
     )
-    commit_step(context, header, files)
-    publish_labels(Context(context.files))
+    commit_step(context, header, found.files)
+    publish_labels(context.again())
     return done

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
-from tempfile import TemporaryFile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from posterity._arrays import Codes, Floats, Mask
+from posterity._arrays import Codes, Counts, Floats, Mask, Rows
 from posterity.beliefs import ENTROPY_BITS, kept
-from posterity.choosing import Block
-from posterity.engine.context import Context
+from posterity.choosing import Block, Part
+from posterity.engine.context import Context, Shard
 from posterity.engine.deciding import BLOCK_ITEMS, side_by_side
 from posterity.engine.derived import state_of
+from posterity.engine.fits import Fit
 from posterity.engine.history import ShardHistory
-from posterity.engine.rowsets import RowSet
-from posterity.engine.steps import Header, live_updates
+from posterity.engine.rowsets import Bits, RowSet, packed, unpacked
+from posterity.engine.steps import live_updates
 from posterity.products import Votes
 from posterity.selectors import Candidates, Selector
+from posterity.tables.delta import Snapshot
+from posterity.votes import MISSING
 
 ValueOf = Callable[[Votes, Sequence[str], Codes], Floats]
 """What a vote could change: from votes (n, T), whose they are, and stored labels."""
 
+CLOSE = 64
+"""Rows between two chosen ones beyond which a number takes less than a bit for each."""
 BLOCK = 2**20
 """Items scored together: scores, keys and digits take several times what a shard does."""
 
 
 class Survey:
-    """The candidates for a step of a model, one shard in memory at a time."""
+    """The candidates for a step of a model, looked at shard by shard, wherever that is done."""
 
     def __init__(
         self,
@@ -45,91 +49,172 @@ class Survey:
         only: Sequence[int] | None = None,
         value: ValueOf | None = None,
     ) -> None:
-        self._context, self._model, self._selector = context, model, selector
-        self._seed, self._since = seed, since
-        self._satisfied = satisfying(context, where)
-        self._without = np.asarray(without, dtype=np.int64)
-        self._only = None if only is None else np.asarray(only, dtype=np.int64)
-        self._value = value
-        self._values: dict[int, NDArray[np.float32]] = {}
         # As it is kept of items whose votes were reverted, with which these compete.
         prior = np.array([context.fit(model).prior_entropy])
-        self._prior_entropy = float(kept(prior, ENTROPY_BITS)[0])
+        self._context = context
+        self._scoring = Scoring(
+            context,
+            model,
+            selector,
+            seed,
+            since,
+            np.asarray(without, dtype=np.int64),
+            None if only is None else np.asarray(only, dtype=np.int64),
+            float(kept(prior, ENTROPY_BITS)[0]),
+        )
+        self._satisfied = satisfying(context, where)
+        # Computed once a shard: a selection looks at scores thrice.
+        self._values: Sequence[Floats | None] = [None] * len(context.shards)
+        if value is not None:
+            worth = partial(_values_of, context, value)
+            self._values = context.executor.hold(worth, context.shards)
 
-    def blocks(self) -> Iterator[Block]:
-        """The eligible items, shard by shard."""
-        context = self._context
-        for shard, start, items in context.shards:
-            state = state_of(context, shard, start, items)
-            now = state.current(self._prior_entropy)
-            eligible = self._allowed(start, items)
-            eligible &= ~(state.voted_by(self._model) | state.pinned)
-            for low in range(0, items, BLOCK):
-                part = slice(low, low + BLOCK)
-                rows = np.arange(start + low, start + min(low + BLOCK, items))
-                candidates = Candidates(
-                    entropy=now.entropy[part],
-                    rows=rows,
-                    step=context.head + 1,
-                    seed=self._seed,
-                    value=None
-                    if self._value is None
-                    else partial(self._values_of, shard, start, items, now.label, part),
-                )
-                yield Block.of(
-                    self._selector.score(candidates),
-                    rows=rows,
-                    eligible=eligible[part],
-                    first=~now.voted[part],
-                    codes=now.label[part],
-                )
+    def look(self, see: Callable[[Iterable[Block]], Part]) -> Iterator[Part]:
+        """What is seen of the eligible items of each shard."""
+        return self._context.executor.map(
+            partial(self._scoring.see, see),
+            self._context.shards,
+            self._satisfied,
+            self._values,
+        )
 
-    def _values_of(self, shard: int, start: int, items: int, label: Codes, part: slice) -> Floats:
-        """What votes could change, computed once a shard: a selection looks at scores thrice."""
-        value = self._value
-        if shard not in self._values and value is not None:
-            self._values[shard] = self._scratch(items)
-            history = ShardHistory.read(self._context.ledger, shard, start, items)
-            for low in range(0, items, BLOCK_ITEMS):
-                rows = np.arange(low, min(low + BLOCK_ITEMS, items))
-                votes = side_by_side(history.votes_of(rows, self._live), len(rows))
-                models = [header.model or "" for header in self._live]
-                worth = value(votes, models, label[rows])
-                self._values[shard][rows] = worth
-        return self._values[shard][part].astype(np.float64)
 
-    def _scratch(self, items: int) -> NDArray[np.float32]:
-        """Room on disk that is given back when nobody holds it: memory does not grow with items."""
-        with TemporaryFile() as file:
-            # Taken now, so that a full disk is an error here and not a crash at the first write.
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, max(items, 1) * 4)
-            else:
-                file.truncate(max(items, 1) * 4)
-            return np.memmap(file, dtype=np.float32, mode="r+", shape=(items,))
+@dataclass(frozen=True, eq=False)
+class Scoring:
+    """What the eligible items of a shard are, and how they are ranked."""
 
-    @cached_property
-    def _live(self) -> list[Header]:
-        return live_updates(self._context.headers)
+    context: Context
+    model: str
+    selector: Selector
+    seed: int
+    since: int
+    without: Rows
+    only: Rows | None
+    prior_entropy: float
+
+    def see(
+        self,
+        see: Callable[[Iterable[Block]], Part],
+        shard: Shard,
+        satisfied: Bits | None,
+        values: Floats | None,
+    ) -> Part:
+        """What is seen of one shard."""
+        return see(self.blocks(shard, satisfied, values))
+
+    def blocks(
+        self, shard: Shard, satisfied: Bits | None, values: Floats | None
+    ) -> Iterator[Block]:
+        """The eligible items of a shard, some at a time."""
+        _, start, items = shard
+        state = state_of(self.context, *shard)
+        now = state.current(self.prior_entropy)
+        eligible = self._allowed(start, items)
+        if satisfied is not None:
+            eligible &= unpacked(satisfied, items)
+        eligible &= ~(state.voted_by(self.model) | state.pinned)
+        for low in range(0, items, BLOCK):
+            part = slice(low, low + BLOCK)
+            rows = np.arange(start + low, start + min(low + BLOCK, items))
+            candidates = Candidates(
+                entropy=now.entropy[part],
+                rows=rows,
+                step=self.context.head + 1,
+                seed=self.seed,
+                value=None if values is None else partial(_wide, values[part]),
+            )
+            yield Block.of(
+                self.selector.score(candidates),
+                rows=rows,
+                eligible=eligible[part],
+                first=~now.voted[part],
+                codes=now.label[part],
+            )
 
     def _allowed(self, start: int, items: int) -> Mask:
         """What may be looked at, whatever its votes."""
-        allowed = ~self._context.removed.among(start, items)
-        allowed[: max(0, self._since - start)] = False
-        if self._only is not None:
-            allowed &= np.isin(np.arange(start, start + items), self._only)
-        own = (self._without >= start) & (self._without < start + items)
-        allowed[self._without[own] - start] = False
-        if self._satisfied is not None:
-            allowed &= self._satisfied.among(start, items)
+        allowed = ~self.context.removed.among(start, items)
+        allowed[: max(0, self.since - start)] = False
+        if self.only is not None:
+            allowed &= np.isin(np.arange(start, start + items), self.only)
+        own = (self.without >= start) & (self.without < start + items)
+        allowed[self.without[own] - start] = False
         return allowed
 
 
-def satisfying(context: Context, where: str | None) -> RowSet | None:
-    """The rows a filter lets through; None where there is no filter."""
+def _wide(values: Floats) -> Floats:
+    return values.astype(np.float64)
+
+
+def _values_of(context: Context, value: ValueOf, shard: Shard) -> NDArray[np.float32]:
+    """What votes could change, of all items of a shard."""
+    _, _, items = shard
+    live = live_updates(context.headers)
+    label = state_of(context, *shard).current(0.0).label
+    history = ShardHistory.read(context.ledger, *shard)
+    worth = np.empty(items, dtype=np.float32)
+    for low in range(0, items, BLOCK_ITEMS):
+        rows = np.arange(low, min(low + BLOCK_ITEMS, items))
+        votes = side_by_side(history.votes_of(rows, live), len(rows))
+        worth[rows] = value(votes, [header.model or "" for header in live], label[rows])
+    return worth
+
+
+def satisfying(context: Context, where: str | None) -> Sequence[Bits | None]:
+    """For each shard the rows a filter lets through; None where there is no filter."""
     if where is None or context.items is None:
-        return None
-    satisfied = RowSet(context.rows)
-    for part in context.items.selected(["row"], where):
-        satisfied.mark(part.column("row").to_numpy())
-    return satisfied
+        return [None] * len(context.shards)
+    return context.executor.hold(partial(_satisfying, context.items, where), context.shards)
+
+
+def _satisfying(stored: Snapshot, where: str, shard: Shard) -> Bits:
+    number, start, items = shard
+    let = np.zeros(items, dtype=np.bool_)
+    # On a line of its own, since a filter may end with a comment.
+    for part in stored.selected(["row"], f"({where}\n) AND shard = {number}"):
+        let[part.column("row").to_numpy() - start] = True
+    return packed(let)
+
+
+@dataclass(frozen=True, eq=False)
+class Worth:
+    """What a vote of a model could change, by what is known of all models."""
+
+    known: Fit
+    model: int
+    ratio: float
+
+    def __call__(self, votes: Votes, models: Sequence[str], labels: Codes) -> Floats:
+        """Of each item."""
+        who = self.known.who(models)
+        return self.known.dependence.value(votes, who, labels, model=self.model, ratio=self.ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """Chosen rows as they are sent: where they lie close together, one bit a row."""
+
+    start: int
+    items: int
+    bits: Bits
+    rows: Rows
+    """Those that do not."""
+    counts: Counts
+    """How many have each label; first those without one."""
+
+    @classmethod
+    def of(cls, rows: Rows, labels: Codes, *, classes: int) -> Taken:
+        """Of some chosen rows and their labels."""
+        counts = np.bincount(labels - MISSING, minlength=classes + 1)
+        start = int(rows.min()) // 8 * 8 if len(rows) else 0
+        span = int(rows.max(initial=start - 1)) + 1 - start
+        if span > CLOSE * len(rows):
+            return cls(0, 0, packed(np.zeros(0, dtype=np.bool_)), rows, counts)
+        mask = np.zeros(span, dtype=np.bool_)
+        mask[rows - start] = True
+        return cls(start, span, packed(mask), rows[:0], counts)
+
+    def mark(self, chosen: RowSet) -> None:
+        """Add them to the others."""
+        chosen.mark_among(self.start, self.bits, self.items)
+        chosen.mark(self.rows)

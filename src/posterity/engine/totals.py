@@ -8,13 +8,14 @@ back to the very number.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from posterity._arrays import Codes, Mask
 from posterity.beliefs import BELIEF_BITS, kept
-from posterity.engine.context import Context
+from posterity.engine.context import Context, Shard
 from posterity.engine.deciding import Decided
 from posterity.engine.derived import state_of
 from posterity.engine.reports import UNIT
@@ -43,6 +44,11 @@ class Total:
     def to_dict(self) -> dict[str, int]:
         """As a header keeps it."""
         return asdict(self)
+
+    def __add__(self, other: Total) -> Total:
+        """Of one part and of another, or of what another part changes."""
+        pairs = zip(asdict(self).values(), asdict(other).values(), strict=True)
+        return Total(*(own + more for own, more in pairs))
 
     def plus(self, label: Codes, belief: Any, *, sign: int = 1) -> Total:
         """With some labels more, or less."""
@@ -76,13 +82,16 @@ def total_of(context: Context) -> Total:
     told = context.headers[-1].report.get("held")
     if told is not None and told["removed"] == removed:
         return Total(**told)
-    total = Total(removed=removed)
-    for shard, start, items in context.shards:
-        state = state_of(context, shard, start, items)
-        now, here = state.current(0.0), ~context.removed.among(start, items)
-        total = total.plus(now.label[here], now.belief[here])
-        total = total.pins(int((state.pinned & here).sum()))
-    return total
+    parts = context.executor.map(partial(_of_shard, context), context.shards)
+    return sum(parts, Total(removed=removed))
+
+
+def _of_shard(context: Context, shard: Shard) -> Total:
+    _, start, items = shard
+    state = state_of(context, *shard)
+    now, here = state.current(0.0), ~context.removed.among(start, items)
+    total = Total().plus(now.label[here], now.belief[here])
+    return total.pins(int((state.pinned & here).sum()))
 
 
 def _whole(values: Any) -> int:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from posterity._arrays import Codes, Rows
 from posterity._version import __version__
-from posterity.beliefs import BELIEF_BITS, ENTROPY_BITS, kept
 from posterity.engine.accounts import overspent
 from posterity.engine.context import HEAD, Context
-from posterity.engine.deciding import Decided, Part, decide_last
+from posterity.engine.deciding import Part
 from posterity.engine.fits import DEPENDENT, Fit
-from posterity.engine.history import ShardHistory
-from posterity.engine.pending import Pending, each_pending
+from posterity.engine.folding import Fold, Folded, settle_shard
+from posterity.engine.pending import pending_parts
 from posterity.engine.planning import (
     Plan,
     Request,
@@ -28,7 +26,7 @@ from posterity.engine.planning import (
 )
 from posterity.engine.publishing import publish_labels
 from posterity.engine.rehearsing import Prepared, keep_fit
-from posterity.engine.reports import Expected, Report, Tally
+from posterity.engine.reports import Expected, Report
 from posterity.engine.runs import KeptVotes, Run, all_runs, tidy
 from posterity.engine.steps import UPDATE, Header, live_reviews, live_updates, masked
 from posterity.engine.totals import total_of
@@ -37,11 +35,9 @@ from posterity.likeness import Difference, Seen, warning
 from posterity.rehearsed import Adaptation
 from posterity.rules import AtMost, Rule
 from posterity.selectors import parse as parse_selector
-from posterity.tables import softvotes
 from posterity.tables.delta import DataFile
-from posterity.tables.layout import HEADER_SHARD, LEDGER
+from posterity.tables.layout import HEADER_SHARD
 from posterity.trust import Trust
-from posterity.votes import MISSING, Cast
 
 TRIES = 20
 
@@ -108,7 +104,7 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
     told = evaluate(Run(context, plan.id), plan)
     for _ in range(TRIES):
         # Evaluation may take days: items may have been removed, tables compacted, steps made.
-        context = Context(context.files)
+        context = context.again()
         made = step_of(context, plan.id)
         if made is not None:
             return made
@@ -118,7 +114,7 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
         except CommitConflict:
             continue  # by a compaction, which moves no head, or by a step, which is seen above
         if report.step is not None:
-            now = Context(context.files)
+            now = context.again()
             publish_labels(now)
             tidy(now)
         return report
@@ -168,7 +164,6 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     Flips that were pending on items without a vote are made.
     """
     kept, errors = run.kept(), run.errors()
-    failing = set(errors)
     step, live, reviews = (
         context.head + 1,
         live_updates(context.headers),
@@ -177,45 +172,9 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     basis = _basis(context, plan, kept)
     note, fit = "\n".join(part for part in (note, basis.note) if part), basis.fit
     steps = [*parts_of(context, live), Part(plan.request.model, basis.rule, fit)]
-    files: list[DataFile] = []
-    tally, total, seen, done, waiting = Tally(), total_of(context), Seen(), set(), []
-    folded = obtained = 0
-    for shard, start, items in context.shards:
-        rows, votes = kept.of(shard)
-        if not len(rows):
-            continue
-        obtained += len(rows)
-        failing -= set(rows[np.isin(rows, list(failing))].tolist())
-        history = ShardHistory.read(context.ledger, shard, start, items)
-        here = ~context.removed[rows]
-        local = rows[here] - start
-        unseen = ~history.voted_by(live, plan.request.model)[local]
-        local, cast = local[unseen], votes[here][unseen]
-        if not len(local):
-            continue
-        now = history.current(live, 0.0)
-        pending, pins = now.proposed[local], history.pins(reviews)[local]
-        decided = decide_last(
-            steps, [*history.votes_of(local, live), cast], now.label[local], pending
-        ).pinned(pins)
-        tally.count_voted(decided, pending)
-        believed = now.belief[local].astype(np.float64)
-        free = pins == MISSING  # how a vote meets an answer says nothing of beliefs
-        seen += Seen.of(now.label[local][free], believed[free], cast.hard[free], fit.classes)
-        total = total.moved(now.label[local], believed, decided)
-        folded += len(local)
-        done.add(shard)
-        if (decided.proposed != MISSING).any():
-            waiting.append(shard)
-        idle = now.proposed != MISSING
-        idle[local] = False
-        idle &= ~context.removed.among(start, items)
-        left = Pending.among(now, np.flatnonzero(idle))
-        if len(left):
-            local, cast, decided = _with_settled(local, cast, decided, left)
-            tally.count_settled(left.made())
-            total = total.moved(left.label, left.belief, left.made())
-        files.append(write_rows(context, step, shard, start + local, cast, decided))
+    fold = Fold(context, kept, frozenset(errors), live, reviews, steps, step)
+    found = Folded.joined(context.executor.map(fold, context.shards))
+    folded, failing = found.folded, set(errors) - found.recovered
     failed = sorted(failing)
     if not folded and failed:
         run.drop()  # nothing is lost with it: the same command tries again
@@ -225,18 +184,17 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
             hint="Nothing was changed. Mend the model and run the same again.",
         )
     if not folded:
-        if obtained:
+        if found.obtained:
             run.drop()  # its items are gone, or have votes by now
         return nothing(plan.request, "Nothing to do: no vote was obtained.")
     # Shards without a vote are read only where flips are pending, and only their last steps.
-    for shard, start, left in each_pending(context, without=done):
-        tally.count_settled(left.made())
-        total = total.moved(left.label, left.belief, left.made())
-        files.append(write_rows(context, step, shard, start + left.rows, None, left.made()))
+    others = pending_parts(context, without=found.done)
+    found += Folded.joined(context.executor.map(partial(settle_shard, context, step), others))
+    tally, total = found.tally, total_of(context) + found.moved
     if failed:
         told = f"{len(failed):,} items failed; {_first_failure(context, failed, errors)}"
         note = "\n".join(part for part in (note, told) if part)
-    differences = _differences(live, basis.trust, seen.with_held(total.sums))
+    differences = _differences(live, basis.trust, found.seen.with_held(total.sums))
     over = overspent(context, plan.request.budget, plan.spending, folded + len(failed))
     note = "\n".join(part for part in (note, over, warning(differences)) if part)
     report = Report(
@@ -264,12 +222,12 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
         fit=fit.to_dict([*(header.model or "" for header in live), plan.request.model]),
         report=report.to_dict(),
         failed=failed,
-        pending=waiting,
+        pending=found.waiting,
         software=__version__,
         **(asdict(plan.request) | {"rule": str(basis.rule)}),
     )
     keep_fit(context, fit)
-    commit_step(context, header, files)
+    commit_step(context, header, found.files)
     return report
 
 
@@ -292,7 +250,7 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
         prepared.refuse_promise(rule)
         return _Basis(prepared.fit(), rule, note=prepared.why_plain)
     # Of the votes there are, as the header will count them, not of those planned.
-    cast = sum(len(kept.rows_of(shard)) for shard, _, _ in context.shards)
+    cast = sum(context.executor.map(kept.count_of, [shard for shard, _, _ in context.shards]))
     there = plan.items - len(context.removed)
     share, sample = cast / max(1, there), prepared.sample(kept.of)
     selector = parse_selector(plan.request.selector)
@@ -317,17 +275,6 @@ def _differences(live: Sequence[Header], trust: Trust | None, seen: Seen) -> lis
     return trust.compare(seen, [[Difference(**one) for one in step] for step in told])
 
 
-def _with_settled(
-    rows: Rows, cast: Cast, decided: Decided, left: Pending
-) -> tuple[Rows, Cast, Decided]:
-    """Rows with a vote and rows whose pending flip is made without one, by row."""
-    joined = np.concatenate([rows, left.rows])
-    order = np.argsort(joined, kind="stable")
-    nobody = Cast(np.full(len(left), MISSING, dtype=np.int32))
-    votes = Cast.joined([cast, nobody])[order]
-    return joined[order], votes, Decided.joined([decided, left.made()])[order]
-
-
 def _first_failure(context: Context, failed: Sequence[int], errors: dict[int, str]) -> str:
     (item,) = context.id_of(pa.array(failed[:1])).to_pylist()
     return f"{item!r}: {errors[failed[0]].rstrip('.')}."
@@ -338,38 +285,6 @@ def commit_step(context: Context, header: Header, files: Sequence[DataFile]) -> 
     label = f"step-{header.step:06}"
     own = context.layout.ledger.write(header.to_row(), label=label, partition=HEADER_SHARD)
     context.ledger.commit([own, *files], fences=[(HEAD, header.step)])
-
-
-def write_rows(
-    context: Context, step: int, shard: int, rows: Rows, votes: Cast | None, decided: Decided
-) -> DataFile:
-    """One step's rows of one shard."""
-
-    def nullable(codes: Codes) -> pa.Array:
-        return pa.array(codes, pa.int32(), mask=codes == MISSING)
-
-    count = len(rows)
-    cast = Cast(np.full(count, MISSING, dtype=np.int32)) if votes is None else votes
-    table = pa.table(
-        {
-            "shard": pa.array(np.full(count, shard, dtype=np.int32)),
-            "row": pa.array(rows),
-            "step": pa.array(np.full(count, step, dtype=np.int32)),
-            "vote": nullable(cast.hard),
-            **softvotes.to_columns(cast),
-            "label": nullable(decided.after),
-            "belief": pa.array(kept(decided.belief, BELIEF_BITS).astype(np.float32)),
-            "entropy": pa.array(kept(decided.entropy, ENTROPY_BITS)),
-            "proposed": nullable(decided.proposed),
-            "belief_proposed": pa.array(
-                kept(decided.belief_proposed, BELIEF_BITS).astype(np.float32),
-                mask=decided.proposed == MISSING,
-            ),
-            "header": pa.nulls(count, pa.string()),
-        },
-        schema=LEDGER,
-    )
-    return context.layout.ledger.write(table, label=f"step-{step:06}", partition=shard)
 
 
 def parts_of(context: Context, headers: Sequence[Header]) -> list[Part]:

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,14 +83,16 @@ class Table:
 
     def head(self) -> Snapshot:
         """The table as it is now."""
+        return Snapshot(self, self._open())
+
+    def _open(self, version: int | None = None) -> DeltaTable:
         try:
-            handle = DeltaTable(self.uri, storage_options=self.files.options)
+            return DeltaTable(self.uri, version=version, storage_options=self.files.options)
         except (TableNotFoundError, DeltaError, OSError) as error:
             raise StoreError(
                 f"The table '{self.name}' of the store at '{self.files.root}' cannot be opened: "
                 f"{error}."
             ) from None
-        return Snapshot(self, handle)
 
     def write(self, rows: pa.Table, *, label: str, partition: int | None = None) -> DataFile:
         """Write rows as a data file; nobody sees it before a commit names it."""
@@ -115,8 +118,20 @@ class Snapshot:
 
     def __init__(self, table: Table, handle: DeltaTable) -> None:
         self.table = table
-        self._handle = handle
+        self._opened: DeltaTable | None = handle
+        self._pinned = int(handle.version())
         self._files: list[DataFile] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A process that works on a shard is told which files there are; it reads no log.
+        self.data_files()
+        return self.__dict__ | {"_opened": None}
+
+    @property
+    def _handle(self) -> DeltaTable:
+        if self._opened is None:
+            self._opened = self.table._open(self._pinned)
+        return self._opened
 
     @property
     def schema(self) -> pa.Schema:
@@ -126,7 +141,7 @@ class Snapshot:
     @property
     def version(self) -> int:
         """Delta's version number."""
-        return int(self._handle.version())
+        return self._pinned
 
     def fence(self, application: str) -> int | None:
         """The number the last commit of this application left."""
@@ -155,7 +170,7 @@ class Snapshot:
 
     def limited(self, files: Sequence[DataFile]) -> Snapshot:
         """The same table as if it had these files only, to be read."""
-        part = Snapshot(self.table, self._handle)
+        part = copy(self)
         part._files = list(files)
         return part
 
@@ -200,11 +215,28 @@ class Snapshot:
         """The rows of one file part by part; with ``row``, only the parts that may hold it."""
         with self._whole(file):
             parquet = self._open(file)
-            wanted = _groups(parquet, row)
+            spans = _spans(parquet)
+            wanted = [
+                group
+                for group, (low, high) in enumerate(spans)
+                if row is None or low <= row <= high
+            ]
         for group in wanted:
             with self._whole(file):
                 rows = parquet.read_row_group(group, self._held(parquet, columns))
             yield self._fitted(file, rows, columns)
+
+    def spans(self, file: DataFile) -> list[tuple[int, int]]:
+        """For each part of a file the lowest and the highest row it may hold."""
+        with self._whole(file):
+            return _spans(self._open(file))
+
+    def read_group(self, file: DataFile, group: int, columns: Sequence[str]) -> pa.Table:
+        """The rows of one part of a file."""
+        with self._whole(file):
+            parquet = self._open(file)
+            rows = parquet.read_row_group(group, self._held(parquet, columns))
+        return self._fitted(file, rows, columns)
 
     def highest(self, file: DataFile, column: str) -> int | None:
         """The largest value of a column as the file's statistics tell; None if they do not."""
@@ -307,7 +339,7 @@ class Snapshot:
         reach("commit.made")
         read = self.version
         self._handle.update_incremental()
-        self._files = None
+        self._pinned, self._files = int(self._handle.version()), None
         # Ours is one of these; others may have committed after it.
         for version in range(read + 1, self.version + 1):
             self.table._sync(version)
@@ -328,21 +360,18 @@ class Snapshot:
                 raise StoreError(f"'{file.path}' has {size} bytes where {file.size} were written.")
 
 
-def _groups(parquet: pq.ParquetFile, row: int | None) -> list[int]:
-    """The row groups that may hold a row, as far as the statistics tell."""
-    told = parquet.metadata
-    groups = list(range(told.num_row_groups))
+def _spans(parquet: pq.ParquetFile) -> list[tuple[int, int]]:
+    """The lowest and highest row of each row group, as far as the statistics tell."""
+    told, every = parquet.metadata, (0, 2**62)
     names = told.schema.names
-    if row is None or "row" not in names:
-        return groups
-    at = names.index("row")
-    kept = []
-    for group in groups:
-        statistics = told.row_group(group).column(at).statistics
+    if "row" not in names:
+        return [every] * told.num_row_groups
+    found = []
+    for group in range(told.num_row_groups):
+        statistics = told.row_group(group).column(names.index("row")).statistics
         known = statistics is not None and statistics.has_min_max
-        if not known or statistics.min <= row <= statistics.max:
-            kept.append(group)
-    return kept
+        found.append((statistics.min, statistics.max) if known else every)
+    return found
 
 
 def delta_schema(schema: pa.Schema) -> pa.Schema:

@@ -130,6 +130,10 @@ class RemoteFiles:
         except Exception as error:
             raise StoreError(f"'{self.root}' cannot be opened: {_first(error)}.") from None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process opens a connection of its own.
+        return RemoteFiles, (self.root, self.options)
+
     def read(self, path: str) -> pa.Buffer:
         """The whole object."""
         try:
