@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow.compute as pc
 
 from posterity._arrays import Rows
 from posterity.beliefs import BELIEF_BITS, ENTROPY_BITS
-from posterity.engine.context import Context
+from posterity.engine.context import Context, Shard
 from posterity.engine.deciding import Decided, decide_all, decide_last
 from posterity.engine.history import Current, ShardHistory, StepRows
 from posterity.engine.pending import Pending, pending_shards
@@ -27,7 +29,7 @@ from posterity.engine.steps import (
 )
 from posterity.engine.updating import parts_of
 from posterity.errors import PosterityError
-from posterity.tables.delta import Table
+from posterity.tables.delta import Snapshot, Table
 from posterity.tables.layout import HEADER_SHARD
 from posterity.votes import MISSING
 
@@ -85,37 +87,44 @@ def _items(context: Context) -> Iterator[str]:
     twice: int | None = None
     first: int | None = None
     lost = 0
-    for shard, start, items in context.shards:
-        given = np.zeros(items, dtype=np.int64)
-        rows = context.items.read(["row"], shard).column("row").to_numpy()
-        if len(rows) and (rows.min() < start or rows.max() >= start + items):
+    given = context.executor.map(partial(_given, context), context.shards)
+    for (shard, _, _), (strange, again, none, count) in zip(context.shards, given, strict=True):
+        if strange:
             yield f"Shard {shard} holds rows of another shard."
-        else:
-            given = np.bincount(rows - start, minlength=items)
-        again = np.flatnonzero(given > 1)
-        if twice is None and len(again):
-            twice = start + int(again[0])
-        none = np.flatnonzero((given == 0) & ~context.removed.among(start, items))
-        if first is None and len(none):
-            first = start + int(none[0])
-        lost += len(none)
+        twice = again if twice is None else twice
+        first = none if first is None else first
+        lost += count
     if twice is not None:
         yield f"Row {twice} is given to more than one item."
     if first is not None:
         yield f"Row {first} has no item ({lost} such rows)."
 
 
+def _given(context: Context, part: Shard) -> tuple[bool, int | None, int | None, int]:
+    """Whether a shard has rows of another; a row given twice; one without item; how many such."""
+    shard, start, items = part
+    if context.items is None:
+        return False, None, None, 0
+    given = np.zeros(items, dtype=np.int64)
+    rows = context.items.read(["row"], shard).column("row").to_numpy()
+    strange = bool(len(rows)) and bool(rows.min() < start or rows.max() >= start + items)
+    if not strange:
+        given = np.bincount(rows - start, minlength=items)
+    again = np.flatnonzero(given > 1)
+    none = np.flatnonzero((given == 0) & ~context.removed.among(start, items))
+    twice, first = (start + int(rows[0]) if len(rows) else None for rows in (again, none))
+    return strange, twice, first, len(none)
+
+
 def _steps(context: Context) -> Iterator[str]:
     """Every step, decided again from the votes and its recorded rule, gives the labels it wrote."""
     numbers: set[int] = set()
     answers = {header.step: _Answers() for header in context.headers if header.kind == REVIEW}
-    for shard, start, items in context.shards:
-        history = ShardHistory.read(context.ledger, shard, start, items)
-        numbers |= set(history.steps)
-        for step in answers.keys() & history.steps.keys():
-            answers[step].add(start, history.steps[step])
-        yield from _shard(context, shard, history)
-        yield from _votes(live_updates(context.headers), shard, history)
+    for told in context.executor.map(partial(_told, context), context.shards):
+        numbers |= told.steps
+        for step, own in told.answers.items():
+            answers[step] += own
+        yield from told.broken
     known = {shard for shard, _, _ in context.shards}
     for shard in context.ledger.partitions():
         if shard not in known:
@@ -130,22 +139,47 @@ def _steps(context: Context) -> Iterator[str]:
         yield f"The ledger has rows of step {step}, which has no header."
 
 
+@dataclass(frozen=True)
 class _Answers:
     """What a review has written, put together over the shards."""
 
-    def __init__(self) -> None:
-        self._items = self._print = 0
+    items: int = 0
+    told: int = 0
+    """The fingerprint of it."""
 
-    def add(self, start: int, rows: StepRows) -> None:
-        """The rows of one shard."""
-        self._items += len(rows.rows)
-        self._print = (self._print + fingerprint(start + rows.rows, rows.label)) % 2**64
+    def __add__(self, other: _Answers) -> _Answers:
+        return _Answers(self.items + other.items, (self.told + other.told) % 2**64)
 
     def differ(self, header: Header) -> bool:
         """From what the header says; with fewer items, the others were removed and purged."""
         told = header.report
-        same = f"{self._print:016x}" == told["answers"]
-        return self._items > told["items"] or (self._items == told["items"] and not same)
+        same = f"{self.told:016x}" == told["answers"]
+        return self.items > told["items"] or (self.items == told["items"] and not same)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What there is to say of the steps of one shard."""
+
+    steps: set[int]
+    answers: dict[int, _Answers]
+    broken: list[str]
+
+
+def _told(context: Context, part: Shard) -> _Told:
+    shard, start, items = part
+    history = ShardHistory.read(context.ledger, shard, start, items)
+    answers = {}
+    for header in context.headers:
+        rows = history.steps.get(header.step)
+        if header.kind == REVIEW and rows is not None:
+            told = fingerprint(start + rows.rows, rows.label)
+            answers[header.step] = _Answers(len(rows.rows), told)
+    broken = [
+        *_shard(context, shard, history),
+        *_votes(live_updates(context.headers), shard, history),
+    ]
+    return _Told(set(history.steps), answers, broken)
 
 
 def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]:
@@ -286,12 +320,16 @@ def _labels(context: Context) -> Iterator[str]:
         yield f"The published labels are of step {published}, the ledger ends at {context.head}."
     if published != context.head:
         return
-    known = {shard: (shard, start, items) for shard, start, items in context.shards}
-    for shard in sorted({*table.partitions(), *known}):
-        stored = by_row(table.read(partition=shard).drop_columns(["shard"]))
-        current = stored.slice(0, 0) if shard not in known else labels_of(context, *known[shard])
-        # Items added since have no label to publish yet.
-        current = current.filter(pc.is_in(current.column("row"), value_set=stored.column("row")))
-        if not stored.equals(current):
-            yield "The published labels are not those of the ledger."
-            return
+    known = {shard[0]: shard for shard in context.shards}
+    shards = sorted({*table.partitions(), *known})
+    whole = partial(_as_in_ledger, context, table)
+    if not all(context.executor.map(whole, shards, [known.get(shard) for shard in shards])):
+        yield "The published labels are not those of the ledger."
+
+
+def _as_in_ledger(context: Context, table: Snapshot, number: int, shard: Shard | None) -> bool:
+    stored = by_row(table.read(partition=number).drop_columns(["shard"]))
+    current = stored.slice(0, 0) if shard is None else labels_of(context, *shard)
+    # Items added since have no label to publish yet.
+    current = current.filter(pc.is_in(current.column("row"), value_set=stored.column("row")))
+    return bool(stored.equals(current))

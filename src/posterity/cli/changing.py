@@ -13,6 +13,7 @@ import pyarrow as pa
 from posterity.cli.inspecting import read_id
 from posterity.cli.output import (
     as_json_option,
+    executor_option,
     plain_table,
     print_json,
     progress_bar,
@@ -82,13 +83,16 @@ def _step_options(command: Any) -> Any:
 @click.argument("model")
 @_step_options
 @click.option("--out", metavar="FILE", help="Write the planned items with their payload.")
+@executor_option
 @as_json_option
-def plan_command(store: str, model: str, out: str | None, as_json: bool, **step: Any) -> None:
+def plan_command(
+    store: str, model: str, out: str | None, executor: str, as_json: bool, **step: Any
+) -> None:
     """Choose items for MODEL within the budget; nothing is spent.
 
     The plan is kept under its id; `update --plan ID` carries out exactly this plan.
     """
-    held = Store(store)
+    held = Store(store, executor=executor)
     plan = held.plan(model, **step)
     if out is not None:
         _write_items(held.planned_batches(plan), Path(out))
@@ -104,6 +108,7 @@ def plan_command(store: str, model: str, out: str | None, as_json: bool, **step:
 @click.option("--money", type=float, required=True, help="What may be spent, as --cost is given.")
 @click.option("--rule", default=DEFAULT_RULE, show_default=True, help="As of `plan`.")
 @click.option("--selector", help="As of `plan`.")
+@executor_option
 @as_json_option
 def compare_command(
     store: str,
@@ -111,6 +116,7 @@ def compare_command(
     money: float,
     rule: str,
     selector: str | None,
+    executor: str,
     as_json: bool,
 ) -> None:
     """What the same money would bring with each of MODELS: a cheap one on many items, or a dear
@@ -122,7 +128,7 @@ def compare_command(
     \b
       posterity compare photos vit-l clip-large --money 250
     """
-    found = Store(store).compare(models, money, rule=rule, selector=selector)
+    found = Store(store, executor=executor).compare(models, money, rule=rule, selector=selector)
     if as_json:
         print_json({"choices": [choice.to_dict() for choice in found]})
     else:
@@ -152,6 +158,13 @@ def _write_items(parts: Iterator[pa.Table], path: Path) -> None:
 @click.option("--batch", default=BATCH, show_default=True, help="Items a call of the model.")
 @click.option("--max-errors", default=MAX_ERRORS, show_default=True, help="Stop after more.")
 @click.option("--retry-errors", is_flag=True, help="Try items again the model failed on.")
+@click.option(
+    "--replicas",
+    metavar="COUNT[,NEEDS]",
+    help="On a cluster: copies of the model, and what each needs, as 4,cpus=2,gpus=1,memory=8GiB."
+    " One that holds more memory is replaced. [default: as many as there are CPUs]",
+)
+@executor_option
 @as_json_option
 def update_command(
     store: str,
@@ -160,6 +173,7 @@ def update_command(
     predict: str | None,
     plan: str | None,
     run: str | None,
+    executor: str,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -174,9 +188,11 @@ def update_command(
     Evaluate elsewhere:
       posterity plan photos vit-l --budget 10% --out todo.parquet
       posterity update photos vit-l --budget 10% --votes votes.parquet --id path --vote pred
+    On a Ray cluster, with four copies of the model on a GPU each:
+      posterity update photos vit-l --executor ray --replicas 4,gpus=1
     """
     asked: Model | str = model if predict is None else Model(model, predict=predict)
-    held = Store(store)
+    held = Store(store, executor=executor)
     known = held.status()["models"]
     if model not in known:  # a slip of the finger must not make a model
         raise UnknownName.among("model", model, known)
@@ -191,12 +207,13 @@ def update_command(
 @click.command("revert", short_help="Undo a step.")
 @store_argument
 @click.argument("step", type=int)
+@executor_option
 @as_json_option
-def revert_command(store: str, step: int, as_json: bool) -> None:
+def revert_command(store: str, step: int, executor: str, as_json: bool) -> None:
     """Undo STEP by a new step: its votes no longer count, and the labels they touched are decided
     anew. Nothing is deleted, and a revert can be reverted.
     """
-    done = Store(store).revert(step)
+    done = Store(store, executor=executor).revert(step)
     if as_json:
         print_json(done.to_dict())
     else:
@@ -205,14 +222,15 @@ def revert_command(store: str, step: int, as_json: bool) -> None:
 
 @click.command("settle", short_help="Make pending flips.")
 @store_argument
+@executor_option
 @as_json_option
-def settle_command(store: str, as_json: bool) -> None:
+def settle_command(store: str, executor: str, as_json: bool) -> None:
     """Make all flips that a rule with +confirm has left pending, by a step of its own.
 
     Without it they wait for the item's next vote, which makes or drops them; an update that does
     not look at the item makes them too. Can be undone with `revert`.
     """
-    done = Store(store).settle()
+    done = Store(store, executor=executor).settle()
     if as_json:
         print_json(done.to_dict())
     else:
@@ -221,13 +239,14 @@ def settle_command(store: str, as_json: bool) -> None:
 
 @click.command("compact", short_help="Fewer files; purge removed items.")
 @store_argument
+@executor_option
 @as_json_option
-def compact_command(store: str, as_json: bool) -> None:
+def compact_command(store: str, executor: str, as_json: bool) -> None:
     """Rewrite the tables as one file a shard, and purge removed items from every table.
 
     The old files stay on disk until `vacuum`.
     """
-    done = Store(store).compact()
+    done = Store(store, executor=executor).compact()
     if as_json:
         print_json(done.to_dict())
     else:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from posterity import likeness, plots
 from posterity.cli.output import (
     as_json_option,
+    executor_option,
     plain_table,
     print_json,
     progress_bar,
@@ -209,13 +210,14 @@ def reliability_command(store: str, plot: str | None, as_json: bool) -> None:
 
 @click.command("check", short_help="Verify every invariant.")
 @store_argument
+@executor_option
 @as_json_option
-def check_command(store: str, as_json: bool) -> None:
+def check_command(store: str, executor: str, as_json: bool) -> None:
     """Verify files, rows and headers, and decide every step again from its votes.
 
     Exit code 1 if anything is broken; each line names what.
     """
-    broken = Store(store).check()
+    broken = Store(store, executor=executor).check()
     if as_json:
         print_json({"broken": broken})
     else:

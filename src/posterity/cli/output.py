@@ -47,6 +47,15 @@ def show(renderable: RenderableType) -> None:
 
 
 store_argument = click.argument("store")
+executor_option = click.option(
+    "--executor",
+    metavar="WHERE",
+    default="local",
+    show_default=True,
+    envvar="POSTERITY_EXECUTOR",
+    help="Where shards are worked on: local, or a Ray cluster: ray (the one this machine belongs"
+    " to), ray://HOST:PORT, ray://local (one of this machine, for this call).",
+)
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

@@ -9,7 +9,14 @@ import click
 
 from posterity import worth
 from posterity.cli.inspecting import write_table
-from posterity.cli.output import as_json_option, plain_table, print_json, show, store_argument
+from posterity.cli.output import (
+    as_json_option,
+    executor_option,
+    plain_table,
+    print_json,
+    show,
+    store_argument,
+)
 from posterity.engine.queues import ANSWER, NEXT
 from posterity.store import Store
 from posterity.tables.exports import check_target
@@ -38,6 +45,7 @@ ANSWERING = ("id_column", "answer", "learn", "dry_run")
 @click.option("--answer", default=ANSWER, show_default=True, help="Its column of answers.")
 @click.option("--learn", is_flag=True, help="The answers become labelled items of the models too.")
 @click.option("--dry-run", is_flag=True, help="Look at the answers, change nothing.")
+@executor_option
 @as_json_option
 @click.pass_context
 def review_command(
@@ -52,6 +60,7 @@ def review_command(
     answer: str,
     learn: bool,
     dry_run: bool,
+    executor: str,
     as_json: bool,
 ) -> None:
     """List the items whose label a person should look at, by what an answer is worth; with
@@ -69,7 +78,7 @@ def review_command(
     they are.
     """
     _refuse_others(context, ASKING if answers is not None else ANSWERING, answers is not None)
-    held = Store(store)
+    held = Store(store, executor=executor)
     if answers is not None:
         done = held.review(answers, id=id_column, answer=answer, learn=learn, dry_run=dry_run)
         if as_json:

@@ -50,7 +50,7 @@ class OnRay:
             raise InvalidParameter.of("executor", "ray, ray://local or ray://HOST:PORT", given)
         try:
             if address == "local":
-                ray.init(address="local", **_QUIET)
+                ray.init(address="local", include_dashboard=False, **_QUIET)
             elif address:
                 ray.init(address=given, **_QUIET)
             else:
@@ -100,11 +100,7 @@ class OnRay:
             pool.close()
 
 
-_QUIET: dict[str, Any] = {
-    "log_to_driver": False,
-    "logging_level": "ERROR",
-    "include_dashboard": None,
-}
+_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 
 
 @dataclass(frozen=True)
@@ -178,19 +174,22 @@ def _first(error: BaseException) -> str:
 class _Replica:
     """A model in a process of its own."""
 
-    def __init__(self, make: list[Any], path: str) -> None:
+    def __init__(self) -> None:
+        self._work: Callable[[Any], Any] | None = None
+
+    def begin(self, make: Callable[[], Callable[[Any], Any]], path: str) -> bool:
+        """Answered when it is there; asked again after a restart, which forgets everything."""
         _alone()
         # Where the driver finds modules; on other machines there may be nothing of the name.
         if Path(path).is_dir() and path not in sys.path:
             sys.path.insert(0, path)
-        self._work = ray.get(make[0])()
-
-    def ready(self) -> bool:
-        """Answered when it is there."""
+        self._work = make()
         return True
 
     def work(self, unit: Any) -> tuple[Any, int]:
         """What it makes of a unit, and how many bytes it holds then."""
+        if self._work is None:  # restarted behind our back
+            os._exit(1)
         return self._work(unit), _resident()
 
 
@@ -220,14 +219,16 @@ class _Replicas:
         kind: Any = ray.remote(_Replica)
         # A unit is not tried again by itself: whether it is to blame is for the caller to find out.
         kind = kind.options(max_restarts=-1, max_task_retries=0, **needs)
-        self._made = ray.put(make)
-        here = str(Path.cwd())
-        self._actors = [kind.remote([self._made], here) for _ in range(_room(replicas))]
+        self._make = ray.put(make)
+        self._actors = [kind.remote() for _ in range(_room(replicas))]
+
+    def _begin(self, actor: Any) -> Any:
+        return actor.begin.remote(self._make, str(Path.cwd()))
 
     def run(self, units: Iterable[Unit]) -> Iterator[tuple[Unit, Any]]:
         """One unit a replica at a time: what dies with it is one unit."""
         left, busy = iter(units), dict[Any, tuple[Any, Any]]()
-        coming = {actor.ready.remote(): actor for actor in self._actors}
+        coming = {self._begin(actor): actor for actor in self._actors}
         following = next(left, _NONE)
         while busy or following is not _NONE:
             watched = [*busy, *(() if following is _NONE else coming)]
@@ -241,7 +242,7 @@ class _Replicas:
                     made, there = self._made_of(reference, actor)
                     yield unit, made
                 if not there:
-                    coming[actor.ready.remote()] = actor
+                    coming[self._begin(actor)] = actor
                 elif following is not _NONE:
                     busy[actor.work.remote(following)] = actor, following
                     following = next(left, _NONE)
