@@ -14,7 +14,7 @@ help:
 	@echo "make bench   measure speed and memory beside NumPy and other packages, write docs/performance.md"
 	@echo "make bench-store  whole updates of up to 100 million items, write docs/store-performance.md"
 	@echo "make bench-billion  a plan for 10^9 items, write docs/billion.md (30 GB of disk in TMPDIR)"
-	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files, all tests of a store on an object store"
+	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files, break a Ray cluster, all tests of a store on an object store"
 	@echo "make trust   measure beliefs on recordings, write docs/beliefs-measured.md"
 	@echo "make beyond  measure promises, class shares, shift, budgets and review, write docs/beyond-measured.md"
 	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
@@ -36,7 +36,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[demo,plots,remote,scikit-learn,hugging-face,onnx-runtime,http,images,dev]'
+	$(INSTALL) '.[demo,plots,remote,scikit-learn,hugging-face,onnx-runtime,http,images,ray,dev]'
 	@touch $@
 
 demo: $(VENV)/.demo
@@ -46,7 +46,8 @@ demo: $(VENV)/.demo
 SCRATCH := $(shell test -w /dev/shm && df -k /dev/shm | awk 'NR == 2 && $$4 > 2000000 {print "/dev/shm"}')
 test: export PYTEST_DEBUG_TEMPROOT := $(or $(SCRATCH),$(TMPDIR),/tmp)
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/on_ray
+	$(BIN)/python -m pytest tests/on_ray
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
@@ -71,9 +72,10 @@ bench-store: $(VENV)/.installed
 bench-billion: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.billion
 
-# Longer than the tests may take: 500 kills at random moments, 2,000 hostile files.
+# Longer than the tests may take: 500 kills at random moments, 2,000 hostile files, faults of a
+# Ray cluster.
 torture: $(VENV)/.installed
-	POSTERITY_KILLS=500 POSTERITY_FUZZ=2000 $(BIN)/python -m pytest tests/test_durability.py tests/test_store.py tests/test_fuzz.py
+	POSTERITY_KILLS=500 POSTERITY_FUZZ=2000 $(BIN)/python -m pytest tests/test_durability.py tests/test_store.py tests/test_fuzz.py tests/on_ray
 
 trust: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.trust --recordings "$(POSTERITY_RECORDINGS)"

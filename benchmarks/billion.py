@@ -33,7 +33,7 @@ RULE = "cost-ratio:10"
 SHARE = 0.1
 
 
-def build(folder: Path, items: int) -> None:
+def build(folder: Path, items: int, beliefs: str = "plain") -> None:
     """A store whose first model has voted on everything and whose second on a tenth.
 
     Items and ledger are written with the functions an update writes them with, shard by shard; only
@@ -41,7 +41,7 @@ def build(folder: Path, items: int) -> None:
     """
     write_labelled(folder)
     classes = json.loads((folder / "classes.json").read_text())
-    store = Store.create(folder / "store", classes=classes, beliefs="plain")
+    store = Store.create(folder / "store", classes=classes, beliefs=beliefs)
     register_models(store, folder, ("old", "mid", "new"))
     _add_items(Context(open_files(store.path)), items)
     _add_steps(Context(open_files(store.path)))

@@ -22,7 +22,7 @@ from posterity.errors import InvalidData
 from posterity.selectors import choose, row_hash
 from posterity.thresholds import WIDTHS, Cut, Keys, Tally, descending, digit
 
-CAP = 2**20
+CAP = 2**22
 """Candidates held in memory to choose among them exactly."""
 
 LOWEST, HIGHEST = np.uint64(0), np.uint64(2**64 - 1)

@@ -75,6 +75,7 @@ def descending(scores: ArrayLike) -> Keys:
 WIDTHS = (22, 22, 21, 22, 22, 20)
 """Bits of each digit of a composite key: one bit and a key of 64, then a second key of 64."""
 
+GROUP = 2**10
 FEW = 2**18
 """Digits that are kept as they are, since counts of all values would take more."""
 
@@ -101,19 +102,18 @@ class Tally:
         self._waiting: list[Counts] = []
         self._held = 0
         self._counts: Counts | None = None
+        self._sent: tuple[Any, Any] | None = None
+        """Counts that came from elsewhere: which values, or all of them, and how many of each."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # Of four million counts most are zero; they need not go from machine to machine.
-        seen = None if self._counts is None else np.flatnonzero(self._counts)
-        few = None if seen is None or self._counts is None else self._counts[seen]
-        return self.__dict__ | {"_counts": None, "sparse": (seen, few)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        seen, few = state.pop("sparse")
-        self.__dict__.update(state)
-        if seen is not None:
-            self._counts = np.zeros(1 << WIDTHS[self.level], dtype=np.int64)
-            self._counts[seen] = few
+        # Of four million counts most are zero or small; they go from machine to machine as such.
+        if self._counts is None:
+            return self.__dict__.copy()
+        short = self._counts.astype(np.min_scalar_type(int(self._counts.max())))
+        seen = np.flatnonzero(short).astype(np.uint32)
+        few = len(seen) * (4 + short.itemsize) < short.nbytes
+        sent = (seen, short[seen]) if few else (None, short)
+        return self.__dict__ | {"_counts": None, "_sent": sent}
 
     def add(self, digits: Counts) -> None:
         """Count some keys by their digits."""
@@ -128,10 +128,15 @@ class Tally:
         self.total += other.total
         self._waiting += other._waiting
         self._held += other._held
-        if other._counts is not None:
-            own = np.zeros_like(other._counts) if self._counts is None else self._counts
-            own += other._counts
-            self._counts = own
+        sent = other._sent if other._counts is None else (None, other._counts)
+        if sent is not None:
+            if self._counts is None:
+                self._counts = np.zeros(1 << WIDTHS[self.level], dtype=np.int64)
+            seen, counts = sent
+            if seen is None:
+                self._counts += counts
+            else:
+                self._counts[seen] += counts  # each value is named once
         if self._held >= FEW:
             self._settle()
 
@@ -156,9 +161,15 @@ class Tally:
             digits = np.concatenate(self._waiting)
             value = int(np.partition(digits, count - 1)[count - 1])
             return value, int((digits < value).sum()), int((digits == value).sum())
-        counts = self.counts
-        value = int(np.searchsorted(np.cumsum(counts), count))
-        return value, int(counts[:value].sum()), int(counts[value])
+        # First among groups of values: sums of all would take as much memory again.
+        groups = self.counts.reshape(-1, GROUP)
+        sums = np.cumsum(groups.sum(axis=1))
+        group = int(np.searchsorted(sums, count))
+        before = int(sums[group - 1]) if group else 0
+        within = np.cumsum(groups[group])
+        place = int(np.searchsorted(within, count - before))
+        below = before + (int(within[place - 1]) if place else 0)
+        return group * GROUP + place, below, int(groups[group, place])
 
 
 @dataclass(frozen=True)

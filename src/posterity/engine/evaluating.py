@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from posterity._arrays import Rows
+from posterity._arrays import Mask, Rows
 from posterity.engine.context import Context, Shard
 from posterity.engine.payloads import batches_of, payload_of
 from posterity.engine.planning import Plan
@@ -25,6 +25,8 @@ BATCH = 1024
 MAX_ERRORS = 100
 WRITTEN = 2**14
 """Items written together, for evaluation elsewhere."""
+WINDOW = 2**18
+"""Rows that are made numbers together."""
 DEATHS = 20
 """Replicas that may die one after the other without a vote: more than it takes to find an item
 that kills whoever looks at it, fewer than it takes to wear out a cluster."""
@@ -49,51 +51,66 @@ def ask_model(
         raise InvalidParameter("'batch' must be at least 1 and 'max_errors' at least 0.")
     failed = run.errors()
     _refuse_errors(failed, max_errors)
-    left = _left(run, plan, failed)
-    done = plan.evaluations - len(left)
+    context = run.context
+    left = _Left(run.kept(), np.array(sorted(failed), np.int64), context.removed)
+    waiting = sum(context.executor.map(left.count, context.shards, _chosen(context, plan)))
+    done = plan.evaluations - waiting
+    if not waiting:
+        return
     voter = partial(Voter, run, plan.request.model, predict)
-    with run.context.executor.pool(voter, replicas or Replicas()) as pool:
-        for asked in _Asking(run, left, failed, batch, max_errors).of(pool):
+    with context.executor.pool(voter, replicas or Replicas()) as pool:
+        rows = left.rows(context.shards, _chosen(context, plan))
+        for asked in _Asking(run, failed, batch, max_errors).of(pool, rows):
             done += asked.done
             if progress:
                 progress(done, plan.evaluations)
 
 
-def _left(run: Run, plan: Plan, failed: dict[int, str]) -> RowSet:
-    """The plan's items that are there, and that the model has neither voted nor failed on."""
-    context, left = run.context, RowSet(run.context.rows)
-    task = partial(_left_of, run.kept(), np.array(sorted(failed), dtype=np.int64), context.removed)
-    chosen = (packed(plan.chosen.among(start, items)) for _, start, items in context.shards)
-    parts = context.executor.map(task, context.shards, chosen)
-    for (_, start, items), bits in zip(context.shards, parts, strict=True):
-        left.mark_among(start, bits, items)
-    return left
+def _chosen(context: Context, plan: Plan) -> Iterator[Bits]:
+    """A plan's rows, shard by shard."""
+    return (packed(plan.chosen.among(start, items)) for _, start, items in context.shards)
 
 
-def _left_of(
-    kept: KeptVotes, failed: Rows, removed: Tombstones, shard: Shard, chosen: Bits
-) -> Bits:
-    number, start, items = shard
-    left = unpacked(chosen, items) & ~removed.among(start, items)
-    left[kept.rows_of(number) - start] = False
-    left[failed[(failed >= start) & (failed < start + items)] - start] = False
-    return packed(left)
+@dataclass(frozen=True, eq=False)
+class _Left:
+    """Which of a plan's items are there, and have neither a vote nor an error."""
+
+    kept: KeptVotes
+    failed: Rows
+    removed: Tombstones
+
+    def of(self, shard: Shard, chosen: Bits) -> Mask:
+        """Of one shard."""
+        number, start, items = shard
+        left = unpacked(chosen, items) & ~self.removed.among(start, items)
+        left[self.kept.rows_of(number) - start] = False
+        left[self.failed[(self.failed >= start) & (self.failed < start + items)] - start] = False
+        return left
+
+    def count(self, shard: Shard, chosen: Bits) -> int:
+        """How many of one shard."""
+        return int(self.of(shard, chosen).sum())
+
+    def rows(self, shards: Sequence[Shard], chosen: Iterator[Bits]) -> Iterator[Rows]:
+        """All of them, ascending, some at a time: replicas may take days to ask for the last."""
+        for shard, bits in zip(shards, chosen, strict=True):
+            left = self.of(shard, bits)
+            for low in range(0, len(left), WINDOW):
+                yield np.flatnonzero(left[low : low + WINDOW]) + shard[1] + low
 
 
 class _Asking:
     """The items that are left, handed out in units until all have a vote or an error."""
 
-    def __init__(
-        self, run: Run, left: RowSet, failed: dict[int, str], batch: int, max_errors: int
-    ) -> None:
-        self._run, self._left, self._failed = run, left, dict(failed)
+    def __init__(self, run: Run, failed: dict[int, str], batch: int, max_errors: int) -> None:
+        self._run, self._failed = run, dict(failed)
         self._batch, self._max_errors = batch, max_errors
         self._deaths = 0
         """Since a replica last came back with something."""
 
-    def of(self, pool: Pool) -> Iterator[Asked]:
+    def of(self, pool: Pool, rows: Iterator[Rows]) -> Iterator[Asked]:
         """What is done, as it is done."""
-        rounds: Iterator[Unit] = self._units(batches_of(self._left, self._batch * pool.batches))
+        rounds: Iterator[Unit] = self._units(batches_of(rows, self._batch * pool.batches))
         while True:
             again: list[Unit] = []
             for unit, made in pool.run(rounds):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +12,6 @@ from posterity._arrays import Rows, distinct
 from posterity.engine.context import Context
 from posterity.engine.rowsets import RowSet
 from posterity.tables.delta import DataFile, Snapshot
-
-WINDOW = 2**18
-"""Rows of a set that are made numbers together."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +84,11 @@ def _taken(held: Rows, table: pa.Table, wanted: Rows) -> pa.Table:
     return table.take(pa.array(at))
 
 
-def batches_of(rows: RowSet, size: int) -> Iterator[Rows]:
-    """The rows of a set, ascending, so many at a time; no more are numbers than that needs."""
+def batches_of(parts: Iterable[Rows], size: int) -> Iterator[Rows]:
+    """Rows that come in parts, so many at a time; no more are held than that needs."""
     waiting: list[Rows] = []
     held = 0
-    for start in range(0, rows.limit, WINDOW):
-        more = rows.between(start, WINDOW)
+    for more in parts:
         if not len(more):
             continue
         waiting.append(more)
@@ -108,7 +104,7 @@ def batches_of(rows: RowSet, size: int) -> Iterator[Rows]:
 def payload_of(context: Context, rows: RowSet, batch: int) -> Iterator[tuple[Rows, pa.Table]]:
     """Items of the given rows in batches."""
     payload = Payload(context)
-    for part in batches_of(rows, batch):
+    for part in batches_of(rows.stretches(), batch):
         found = payload.of(part)
         if len(found[0]):
             yield found

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from posterity._arrays import Rows
 from posterity.budget import FULL, Budget
-from posterity.choosing import chosen, find_cut
+from posterity.choosing import CAP, chosen, find_cut
 from posterity.engine.accounts import Allotment, allot
 from posterity.engine.accounts import shown as shown_account
 from posterity.engine.context import Context
@@ -27,6 +27,7 @@ from posterity.engine.rowsets import STRETCH, RowSet
 from posterity.engine.steps import live_updates
 from posterity.engine.surveys import Survey, Taken, Worth
 from posterity.errors import InvalidParameter, StoreError
+from posterity.executors import LOCAL
 from posterity.expectations import Estimate
 from posterity.plain_rehearsal import Part, rehearse
 from posterity.rehearsed import Rehearsed
@@ -42,6 +43,8 @@ NO_REHEARSAL = (
     "confusion"
 )
 
+DRIVEN = 2**17
+"""Candidates held by the driver of a cluster, to choose among them exactly."""
 DEFAULT_BUDGET = "10%"
 DEFAULT_SELECTOR = {DEPENDENT: "value", PLAIN: "entropy"}
 """By the beliefs of the store."""
@@ -245,7 +248,9 @@ def make_plan(
         spent = allot(context, budget, prepared, selector, rule, again=again)
     elif only is None:
         spent = budget
-    cut = find_cut(survey.look, spent.evaluations)
+    # Fewer passes are worth some memory, but not that of whoever drives a cluster.
+    cap = CAP if context.executor is LOCAL else DRIVEN
+    cut = find_cut(survey.look, spent.evaluations, cap=cap)
     rows, counts = RowSet(context.rows), np.zeros(len(context.classes) + 1, dtype=np.int64)
     for taken in chosen(survey.look, cut, partial(Taken.of, classes=len(context.classes))):
         taken.mark(rows)

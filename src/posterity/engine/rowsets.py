@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from posterity._arrays import Mask, Rows, distinct
 
-STRETCH = 2**22
+STRETCH = 2**20
 """Rows looked at together where all are wanted."""
 
 

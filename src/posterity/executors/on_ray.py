@@ -7,6 +7,7 @@ anew from what they were made of, replicas are restarted and their unit is repor
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import uuid
@@ -100,7 +101,7 @@ class OnRay:
             pool.close()
 
 
-_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+_QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,8 @@ class _Replica:
         # Where the driver finds modules; on other machines there may be nothing of the name.
         if Path(path).is_dir() and path not in sys.path:
             sys.path.insert(0, path)
-        self._work = make()
+        if self._work is None:
+            self._work = make()
         return True
 
     def work(self, unit: Any) -> tuple[Any, int]:

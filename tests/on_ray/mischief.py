@@ -1,0 +1,101 @@
+"""Faults on purpose: an executor whose tasks and replicas die, stall or lose their node once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posterity.executors import Executor, Pool, Replicas
+from posterity.tables import failpoints
+
+WORKER, AFTER, WRITING, NODE, STALL = "worker", "after", "writing", "node", "stall"
+HOW = (WORKER, AFTER, WRITING, NODE, STALL)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens, once, to a stage of the work."""
+
+    how: str
+    mark: str
+    """A file that says that it has happened: whoever makes it is the one it happens to."""
+    head: str
+    """The node that must not die: the driver is there."""
+
+    def strike(self) -> str:
+        """What is to happen here and now, if anything."""
+        import ray
+
+        if self.how == NODE and ray.get_runtime_context().get_node_id() == self.head:
+            return ""
+        try:
+            Path(self.mark).touch(exist_ok=False)
+        except FileExistsError:
+            return ""
+        return self.how
+
+    def around(self, work: Callable[..., Any], *given: Any) -> Any:
+        """Do the work, or die of it."""
+        what = self.strike()
+        if what == WORKER:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == NODE:
+            os.kill(os.getppid(), signal.SIGKILL)  # the raylet, and all it has with it
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == STALL:
+            time.sleep(4)
+        if what == WRITING:  # with a file half made
+            os.environ[failpoints.VARIABLE] = "file.synced"
+        try:
+            return work(*given)
+        finally:
+            os.environ.pop(failpoints.VARIABLE, None)
+            if what == AFTER:  # all is done and nobody is told
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class _Task:
+    fault: Fault
+    task: Callable[..., Any]
+
+    def __call__(self, *given: Any) -> Any:
+        return self.fault.around(self.task, *given)
+
+
+@dataclass(frozen=True)
+class _Make:
+    fault: Fault
+    make: Callable[[], Callable[[Any], Any]]
+
+    def __call__(self) -> Callable[[Any], Any]:
+        return _Task(self.fault, self.make())
+
+
+class Mischief:
+    """An executor that has a fault in one of the things it is asked for, counted from 0."""
+
+    def __init__(self, inner: Executor, fault: Fault, *, call: int | None, pool: bool) -> None:
+        self._inner, self._fault, self._call, self._pool = inner, fault, call, pool
+        self.calls = 0
+
+    def _struck(self, task: Callable[..., Any]) -> Callable[..., Any]:
+        self.calls += 1
+        return _Task(self._fault, task) if self.calls - 1 == self._call else task
+
+    def map(self, task: Callable[..., Any], *parts: Iterable[Any]) -> Iterator[Any]:
+        return self._inner.map(self._struck(task), *parts)
+
+    def hold(self, task: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+        return self._inner.hold(self._struck(task), parts)
+
+    def pool(
+        self, make: Callable[[], Callable[[Any], Any]], replicas: Replicas
+    ) -> AbstractContextManager[Pool]:
+        return self._inner.pool(_Make(self._fault, make) if self._pool else make, replicas)
