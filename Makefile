@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
-.PHONY: help demo test lint bench bench-store bench-billion torture paper trust beyond clean
+.PHONY: help demo test lint bench bench-store bench-billion bench-scale torture paper trust beyond clean
 
 help:
 	@echo "make demo    keep real labels up to date as real detectors arrive"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench   measure speed and memory beside NumPy and other packages, write docs/performance.md"
 	@echo "make bench-store  whole updates of up to 100 million items, write docs/store-performance.md"
 	@echo "make bench-billion  a plan for 10^9 items, write docs/billion.md (30 GB of disk in TMPDIR)"
+	@echo "make bench-scale  a step on Ray beside one on this machine, write docs/scale-measured.md"
 	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files, break a Ray cluster, all tests of a store on an object store"
 	@echo "make trust   measure beliefs on recordings, write docs/beliefs-measured.md"
 	@echo "make beyond  measure promises, class shares, shift, budgets and review, write docs/beyond-measured.md"
@@ -71,6 +72,9 @@ bench-store: $(VENV)/.installed
 
 bench-billion: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.billion
+
+bench-scale: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.scale
 
 # Longer than the tests may take: 500 kills at random moments, 2,000 hostile files, faults of a
 # Ray cluster.

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.billion import build
+from benchmarks.scale_model import Constants, table
 from benchmarks.speed.timing import machine
 from benchmarks.store import CLASSES, bytes_of
 from posterity import Model, Store
@@ -30,6 +31,8 @@ from posterity.executors import Executor, Pool, Replicas, open_executor
 BATCH = 2**16
 BUDGET = "10%"
 REPETITIONS = 3
+TASKS = 500
+"""That do nothing, to see what one costs."""
 LOCAL, RAY = "local", "ray://local"
 
 
@@ -37,6 +40,10 @@ def predict(batch: pa.Table) -> Any:
     """Votes that cost nothing, so that what is measured is everything else."""
     mixed = batch.column("id").to_numpy().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return (mixed >> np.uint64(40)).astype(np.int64) % CLASSES
+
+
+def _nothing(part: int) -> int:
+    return part
 
 
 @dataclass
@@ -81,6 +88,10 @@ def measure(folder: Path, where: str) -> dict[str, Any]:
     started = time.perf_counter()
     timed = Timed(open_executor(where))
     ready = time.perf_counter() - started
+    started = time.perf_counter()
+    for _ in timed.inner.map(_nothing, range(TASKS)):
+        pass
+    task = (time.perf_counter() - started) / TASKS
     model = Model("new", predict=predict)
     store = Store(folder / "store", executor=timed)
     started = time.perf_counter()
@@ -93,6 +104,7 @@ def measure(folder: Path, where: str) -> dict[str, Any]:
         "evaluations": report.evaluations,
         "flips": report.flips,
         "start": ready,
+        "task": task,
         "plan": planned - started,
         "update": updated - planned,
         "laps": timed.laps,
@@ -120,6 +132,14 @@ def run(folder: Path, where: str) -> dict[str, Any]:
         return told
     finally:
         shutil.rmtree(copy)
+
+
+def _tables(folder: Path) -> dict[str, int]:
+    """The bytes of each table, with labels published."""
+    copy = folder / "published"
+    shutil.copytree(folder / "store", copy, copy_function=os.link)
+    Store(copy).remove([1])  # which publishes what is left
+    return {name: bytes_of(copy / name) for name in ("ledger", "items", "labels")}
 
 
 def spread(values: Sequence[float]) -> str:
@@ -155,6 +175,8 @@ def report(told: dict[str, Any]) -> str:
         f"| {one['plan']:.0f} s | {one['update']:.0f} s |"
         for one in told["memory"]
     )
+    task = statistics.median(one["task"] for one in ray)
+    constants = {**local[0], "bytes": told["tables"], "task": task}
     grown = told["memory"][-1]["peak"] / told["memory"][0]["peak"]
     return f"""# A step on Ray, measured
 
@@ -183,6 +205,9 @@ stage that waits for what is held includes making it):
 |---|---:|---:|
 {rows}
 
+## Larger than this machine
+
+{table(Constants.of(constants, here, os.cpu_count() or 1))}
 ## Memory of the driver
 
 The peak of the process that plans and commits; shards are in the memory of workers.
@@ -215,6 +240,7 @@ def main() -> None:
             build(folder, size, "dependent")
             if size == options.items:
                 told["bytes"] = bytes_of(folder / "store") / size
+                told["tables"] = _tables(folder)
                 for _ in range(options.repetitions):
                     for where in (LOCAL, RAY):
                         told["runs"][where].append(run(folder, where))

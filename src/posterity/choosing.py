@@ -85,7 +85,7 @@ class _Counted:
     highest: np.uint64 = LOWEST
 
 
-def _count(blocks: Iterable[Block], cut: Cut, level: int) -> _Counted:
+def _count_digits(blocks: Iterable[Block], cut: Cut, level: int) -> _Counted:
     tally, lowest, highest = Tally(level), HIGHEST, LOWEST
     for block in blocks:
         _, at = block.split(cut)
@@ -99,7 +99,7 @@ def _count(blocks: Iterable[Block], cut: Cut, level: int) -> _Counted:
 
 def _counted(blocks: Blocks, cut: Cut, level: int) -> _Counted:
     tally, lowest, highest = Tally(level), HIGHEST, LOWEST
-    for part in blocks(partial(_count, cut=cut, level=level)):
+    for part in blocks(partial(_count_digits, cut=cut, level=level)):
         tally.merge(part.tally)
         lowest, highest = min(lowest, part.lowest), max(highest, part.highest)
     return _Counted(tally, lowest, highest)

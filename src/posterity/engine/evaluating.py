@@ -53,7 +53,7 @@ def ask_model(
     _refuse_errors(failed, max_errors)
     context = run.context
     left = _Left(run.kept(), np.array(sorted(failed), np.int64), context.removed)
-    waiting = sum(context.executor.map(left.count, context.shards, _chosen(context, plan)))
+    waiting = sum(context.executor.map(left.count_left, context.shards, _chosen(context, plan)))
     done = plan.evaluations - waiting
     if not waiting:
         return
@@ -87,7 +87,7 @@ class _Left:
         left[self.failed[(self.failed >= start) & (self.failed < start + items)] - start] = False
         return left
 
-    def count(self, shard: Shard, chosen: Bits) -> int:
+    def count_left(self, shard: Shard, chosen: Bits) -> int:
         """How many of one shard."""
         return int(self.of(shard, chosen).sum())
 

@@ -104,11 +104,13 @@ def count_pending(context: Context, chosen: RowSet | None = None) -> tuple[int, 
     """How many flips are pending, and how many of them on chosen items."""
     parts, size = pending_parts(context), context.description.shard_rows
     bits = [None if chosen is None else packed(chosen.among(start, size)) for _, start in parts]
-    counted = list(context.executor.map(partial(_count, context), parts, bits))
+    counted = list(context.executor.map(partial(_count_of_shard, context), parts, bits))
     return sum(every for every, _ in counted), sum(own for _, own in counted)
 
 
-def _count(context: Context, part: tuple[int, int], chosen: Bits | None) -> tuple[int, int]:
+def _count_of_shard(
+    context: Context, part: tuple[int, int], chosen: Bits | None
+) -> tuple[int, int]:
     found = pending_of(context, *part)
     if chosen is None:
         return len(found), 0
