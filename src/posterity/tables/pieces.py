@@ -32,6 +32,9 @@ LARGE_BYTES = 2**28
 """What cannot be cut and is larger than this is not held as a whole, not even of a few columns."""
 
 
+CHANGED = "Nothing was changed here; run the same again when it is complete."
+
+
 @dataclass(frozen=True, eq=False)
 class Piece:
     """One file, or one table in memory."""
@@ -61,6 +64,8 @@ class Portion:
     """The row of the piece it begins with."""
     groups: tuple[int, int] | None = None
     """Which row groups of a Parquet file, from and to; None: all there is."""
+    shape: tuple[int, int] | None = None
+    """How many row groups and rows that file had when it was cut."""
     weight: float = 1.0
     """How much it is of what is read at once; 1: enough by itself."""
     large: bool = False
@@ -93,11 +98,11 @@ def _grouped(piece: Piece, counts: Sequence[int]) -> list[Portion]:
             cuts.append(at)
             held = 0
         held += rows
-    portions = []
+    portions, shape = [], (len(counts), sum(counts))
     for begin, end in zip(cuts, [*cuts[1:], len(counts)], strict=True):
         rows, first = sum(counts[begin:end]), sum(counts[:begin])
         portions.append(
-            Portion(piece, first, (begin, end), rows / PORTION, large=rows > LARGE_ROWS)
+            Portion(piece, first, (begin, end), shape, rows / PORTION, rows > LARGE_ROWS)
         )
     return portions
 
@@ -158,7 +163,10 @@ class Reader:
         wanted = None if self.columns is None else [name for name in self.columns if name in held]
         if not parquet.metadata.num_rows:
             yield parquet.schema_arrow.empty_table()
-        begin, end = portion.groups or (0, parquet.metadata.num_row_groups)
+        shape = parquet.metadata.num_row_groups, parquet.metadata.num_rows
+        if portion.shape not in (None, shape):  # else rows nobody knows of would be left out
+            raise InvalidData(f"'{portion.piece.name}' changed while it was read.", hint=CHANGED)
+        begin, end = portion.groups or (0, shape[0])
         for batch in parquet.iter_batches(BATCH, row_groups=range(begin, end), columns=wanted):
             yield pa.Table.from_batches([batch])
 
