@@ -14,12 +14,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from posterity import Model, Store
-from posterity.engine import distinct, idspools, importing, items, lookups, updating, votespools
+from posterity.engine import (
+    distinct,
+    idspools,
+    importing,
+    items,
+    itemwriting,
+    lookups,
+    updating,
+    votespools,
+)
 from posterity.engine.context import Context
 from posterity.engine.items import rows_or_none
 from posterity.engine.planning import Request
 from posterity.errors import CommitConflict
-from posterity.tables import streams
+from posterity.tables import pieces
 from posterity.tables.files import open_files
 
 BATCH = 1000
@@ -31,8 +40,9 @@ GROWS = 0.05
 
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "BATCH", BATCH)
-    monkeypatch.setattr(items, "FILE_ROWS", 2 * BATCH)
+    monkeypatch.setattr(pieces, "BATCH", BATCH)
+    monkeypatch.setattr(pieces, "PORTION", 2 * BATCH)
+    monkeypatch.setattr(itemwriting, "FILE_ROWS", 2 * BATCH)
     monkeypatch.setattr(items, "BATCH", 4 * BATCH)
     monkeypatch.setattr(idspools, "HELD", BATCH)
     monkeypatch.setattr(distinct, "SMALL", BATCH)

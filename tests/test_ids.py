@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,16 @@ from hypothesis import strategies as st
 
 from posterity import Store
 from posterity._kernels.hashing import hash_texts
-from posterity.engine import distinct, idspools, itemfiles, items, lookups
+from posterity.engine import distinct, idspools, itemfiles, itemwriting, lookups
 from posterity.engine.context import Context
 from posterity.engine.distinct import Distinct, hashes_of
-from posterity.engine.idspools import IdReader, IdSpool
+from posterity.engine.idspools import IdDigest, IdSpool
 from posterity.engine.items import rows_or_none
 from posterity.engine.lookups import Lookup
 from posterity.errors import InvalidData, StoreError
-from posterity.tables import delta, streams
+from posterity.tables import delta, pieces
 from posterity.tables.files import open_files
-from posterity.tables.streams import Piece
+from posterity.tables.pieces import Piece
 from tests import naive
 
 CLASSES = ["a", "b"]
@@ -37,7 +38,7 @@ def name(number: int, kind: str) -> Any:
 def store_of(path: Path, ids: list[Any], *, shard_rows: int = 16, file_rows: int = 5) -> Store:
     store = Store.create(path, classes=CLASSES, shard_rows=shard_rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(items, "FILE_ROWS", file_rows)
+        patch.setattr(itemwriting, "FILE_ROWS", file_rows)
         store.add({"id": ids})
     return store
 
@@ -193,7 +194,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 def spool_of(parts: list[list[Any]], folder: Path, kind: pa.DataType) -> IdSpool:
     ids = IdSpool(folder)
     for at, part in enumerate(parts):
-        ids.add(Piece(f"file {at}"), pa.table({"id": pa.array(part, kind)}), "id")
+        ids.add(Piece(f"file {at}"), pa.chunked_array([part], kind), numbers=False)
     ids.finish(None)
     return ids
 
@@ -315,25 +316,37 @@ def test_the_hash_of_texts(texts: list[str], seed: int, skip: int) -> None:
     assert hash_texts.signatures  # type: ignore[attr-defined]
 
 
-def test_portions_of_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_place_of_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idspools, "HELD", 4)
     ids = spool_of([[1, 2], [3], [], [4, 5, 6], [7]], tmp_path, pa.int64())
-    portions = IdReader(ids)
-    assert [portions.take(n).to_pylist() for n in (0, 2, 3, 5, 1)] == [
-        [],
-        [1, 2],
-        [3, 4, 5],
-        [6, 7],
-        [],
-    ]
+    assert ids.whole().to_pylist() == [1, 2, 3, 4, 5, 6, 7]
     assert ids.where(4) == "row 1 of 'file 3'"
+
+
+@given(
+    ids=st.lists(st.text(max_size=5)) | st.lists(st.integers(-(2**63), 2**63 - 1)),
+    cuts=st.lists(st.integers(0, 10), max_size=4),
+)
+def test_ids_are_named_by_what_they_are(ids: list[Any], cuts: list[int]) -> None:
+    """However they are cut, and by nothing but themselves."""
+    kind = pa.int64() if ids and isinstance(ids[0], int) else pa.string()
+
+    def named(given: list[Any], ends: list[int]) -> bytes:
+        whole, digest = pa.array(given, kind), IdDigest()
+        for low, high in pairwise([0, *sorted(ends), 10**6]):
+            digest.add(pa.chunked_array([whole.slice(low, high - low)], kind))
+        return digest.value()
+
+    assert named(ids, cuts) == named(ids, [])
+    for other in (ids[1:], ids[::-1], ids + ids[-1:]):
+        assert (named(other, cuts) == named(ids, [])) == (other == ids)
 
 
 def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idspools, "HELD", 0)
     ids = IdSpool(tmp_path / "nowhere")
     with pytest.raises(StoreError, match="temporary folder cannot be written") as caught:
-        ids.add(Piece("x"), pa.table({"id": [1]}), "id")
+        ids.add(Piece("x"), pa.chunked_array([[1]]), numbers=True)
     assert "TMPDIR" in str(caught.value.hint)
 
 
@@ -349,8 +362,8 @@ def test_items_from_several_places(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         write_table(table.slice(10 * at, 10), tmp_path / "parts" / f"{at}.{form}")
     whole = store_of(tmp_path / "whole", list(range(30)))
     expected = whole.labels()
-    monkeypatch.setattr(streams, "BATCH", 4)
-    monkeypatch.setattr(items, "FILE_ROWS", 7)
+    monkeypatch.setattr(pieces, "BATCH", 4)
+    monkeypatch.setattr(itemwriting, "FILE_ROWS", 7)
     sources: list[Callable[[], Any]] = [
         lambda: tmp_path / "parts",
         lambda: str(tmp_path / "parts" / "*"),

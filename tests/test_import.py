@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from posterity import Model, Store
 from posterity.cli.inspecting import write_table
-from posterity.engine import importing, items, runs, updating
+from posterity.engine import importing, itemwriting, runs, updating
 from posterity.engine.context import Context
+from posterity.engine.itemwriting import Incoming
 from posterity.engine.planning import DEFAULT_RULE
 from posterity.engine.predictions import Predictions, sources_of
 from posterity.errors import (
@@ -31,7 +32,7 @@ from posterity.errors import (
     PosterityError,
     StoreError,
 )
-from posterity.tables import failpoints, streams
+from posterity.tables import failpoints, pieces, streams
 from posterity.tables.files import open_files
 from tests.killing import perform, run_until
 from tests.stores import NAMES, World, contents
@@ -367,9 +368,9 @@ def test_where_batches_end_does_not_matter(
         write_table(table, source)
     held = []
     for at, (batch, block, rows) in enumerate(((2**17, 2**24, 2**20), (7, 400, 4), (25, 900, 25))):
-        monkeypatch.setattr(streams, "BATCH", batch)
-        monkeypatch.setattr(streams, "CSV_BLOCK", block)
-        monkeypatch.setattr(items, "FILE_ROWS", rows)
+        monkeypatch.setattr(pieces, "BATCH", batch)
+        monkeypatch.setattr(pieces, "CSV_BLOCK", block)
+        monkeypatch.setattr(itemwriting, "FILE_ROWS", rows)
         store = Store.create(tmp_path / f"{at}", classes=NAMES, shard_rows=25)
         store.import_predictions(source, {"old": OLD, "new": NEW}, rule="max-belief")
         assert store.check() == []
@@ -595,7 +596,7 @@ def test_files_that_cannot_be_read(
 def test_the_batch_of_a_bad_row_is_named(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "BATCH", 10)
+    monkeypatch.setattr(pieces, "BATCH", 10)
     names = ["cat"] * 40
     names[27] = "cow"
     pq.write_table(pa.table({"id": list(range(40)), "pred": names}), tmp_path / "x.parquet")
@@ -717,14 +718,14 @@ def test_a_registered_class_map_holds(store: Store) -> None:
 def test_a_file_that_changes_while_it_is_read(
     change: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "BATCH", 10)
-    monkeypatch.setattr(items, "FILE_ROWS", 5)
+    monkeypatch.setattr(pieces, "BATCH", 10)
+    monkeypatch.setattr(itemwriting, "FILE_ROWS", 5)
     file = tmp_path / "x.parquet"
     table = pa.table({"id": [f"i{n}" for n in range(40)], "pred": ["cat"] * 40, "x": range(40)})
     pq.write_table(table, file)
     stream = Predictions.items
 
-    def later(*given: Any) -> Any:
+    def later(*given: Any) -> Incoming:
         other = {
             "ids": pa.table({"id": [f"j{n}" for n in range(40)], "x": range(40)}),
             "shorter": table.slice(0, 30),
@@ -735,7 +736,7 @@ def test_a_file_that_changes_while_it_is_read(
             file.unlink()
         else:
             pq.write_table(other[change], file)
-        yield from stream(*given)
+        return stream(*given)
 
     monkeypatch.setattr(Predictions, "items", later)
     before = files(store.path)
@@ -863,20 +864,20 @@ def test_however_a_table_is_cut(
     case: tuple[pa.Table, list[tuple[int, str]], int],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    table, pieces, batch = case
+    table, parts, batch = case
     folder = tmp_path_factory.mktemp("cut", numbered=True)
     votes: dict[str, Model | str] = {"old": OLD, "new": NEW}
     one = Store.create(folder / "one", classes=NAMES, shard_rows=4)
     one.import_predictions(table, votes, rule="max-belief")
     (folder / "parts").mkdir()
     start = 0
-    for at, (stop, form) in enumerate(pieces):
+    for at, (stop, form) in enumerate(parts):
         write_table(table.slice(start, stop - start), folder / "parts" / f"{at}.{form}")
         start = stop
     many = Store.create(folder / "many", classes=NAMES, shard_rows=4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "BATCH", batch)
-        patch.setattr(items, "FILE_ROWS", batch + 1)
+        patch.setattr(pieces, "BATCH", batch)
+        patch.setattr(itemwriting, "FILE_ROWS", batch + 1)
         many.import_predictions(folder / "parts", votes, rule="max-belief")
     assert whole(many) == whole(one)
     assert many.check() == []
@@ -945,7 +946,7 @@ def test_an_import_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
         for at, (names, soft) in enumerate(forms):
             for batch in (2**17, 3):
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(streams, "BATCH", batch)
+                    patch.setattr(pieces, "BATCH", batch)
                     sources = sources_of({name: models[name] for name in names}, soft)
                     stream = streams.Stream(table)
                     held = Predictions(context, stream, sources, "id", tmp_path)
@@ -1028,7 +1029,7 @@ def test_a_payload_that_changes_its_type_on_the_way(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """JSON has no types of its own: what is nothing at first may be a text later."""
-    monkeypatch.setattr(streams, "CSV_BLOCK", 2**10)
+    monkeypatch.setattr(pieces, "CSV_BLOCK", 2**10)
     rows = [{"id": f"i{n}", "pred": "cat", "x": "late" if n > 300 else None} for n in range(400)]
     path = tmp_path / "preds.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in rows))

@@ -19,7 +19,7 @@ from posterity.engine import votefiles
 from posterity.engine.context import Context
 from posterity.engine.runs import Run, unfinished
 from posterity.errors import InvalidData
-from posterity.tables import streams
+from posterity.tables import pieces
 from posterity.tables.delta import to_parquet
 from posterity.tables.files import open_files
 from posterity.votes import Cast
@@ -41,7 +41,7 @@ def store(tmp_path: Path, world: World) -> Store:
 @pytest.fixture
 def tiny_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows at a time, as if they were very many."""
-    monkeypatch.setattr(streams, "BATCH", 4)
+    monkeypatch.setattr(pieces, "BATCH", 4)
     monkeypatch.setattr(votefiles, "TOGETHER", 7)
 
 
@@ -126,7 +126,7 @@ def test_a_file_in_batches_is_a_file_at_once(
     other.register(world.model("new"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(votefiles, "TOGETHER", 10**6)
-        patch.setattr(streams, "BATCH", 10**6)
+        patch.setattr(pieces, "BATCH", 10**6)
         once = other.update(world.model("new"), budget="50%", votes=votes)
     if kind == "parquet":
         pq.write_table(votes, tmp_path / "votes.parquet")
@@ -157,7 +157,7 @@ def test_soft_votes_in_batches_are_soft_votes_at_once(
     votes = world.votes_table("new").append_column("probs", [sure])
     other = small_store(tmp_path / "other", world)
     other.update(world.model("new"), budget="90%", votes=votes, soft="probs")
-    monkeypatch.setattr(streams, "BATCH", 3)
+    monkeypatch.setattr(pieces, "BATCH", 3)
     monkeypatch.setattr(votefiles, "TOGETHER", 5)
     store.update(world.model("new"), budget="90%", votes=votes, soft="probs")
     rows = contents(store)["rows"]

@@ -10,7 +10,13 @@ import pyarrow.compute as pc
 
 from posterity.adapting import DIFFICULTY
 from posterity.answers import plain_column, typed_name
-from posterity.cli.output import as_json_option, print_json, progress_bar, store_argument
+from posterity.cli.output import (
+    as_json_option,
+    executor_option,
+    print_json,
+    progress_bar,
+    store_argument,
+)
 from posterity.engine.fits import DEPENDENT
 from posterity.engine.planning import DEFAULT_RULE
 from posterity.errors import InvalidData, InvalidParameter
@@ -178,8 +184,9 @@ def classes_command(store: str, append: str | None, weight: float | None, as_jso
 @store_argument
 @click.argument("file")
 @click.option("--id", "id_column", default="id", show_default=True, help="The column of ids.")
+@executor_option
 @as_json_option
-def add_command(store: str, file: str, id_column: str, as_json: bool) -> None:
+def add_command(store: str, file: str, id_column: str, executor: str, as_json: bool) -> None:
     """Add the items in FILE; other columns become their payload.
 
     FILE is a .parquet, .csv or .jsonl file, a folder or glob of them, or an object-store URI; it is
@@ -188,7 +195,7 @@ def add_command(store: str, file: str, id_column: str, as_json: bool) -> None:
     Ids are strings or integers. An id that occurs twice, or is in the store already, refuses the
     whole file.
     """
-    count = Store(store).add(file, id=id_column)
+    count = Store(store, executor=executor).add(file, id=id_column)
     if as_json:
         print_json({"added": count})
     else:
@@ -217,6 +224,7 @@ def add_command(store: str, file: str, id_column: str, as_json: bool) -> None:
 )
 @_with_model_options
 @click.option("--dry-run", is_flag=True, help="Read and check everything, change nothing.")
+@executor_option
 @as_json_option
 def import_command(
     store: str,
@@ -228,6 +236,7 @@ def import_command(
     payload: str | None,
     rule: str,
     dry_run: bool,
+    executor: str,
     as_json: bool,
     **said: Any,
 ) -> None:
@@ -256,7 +265,7 @@ def import_command(
                 f"--{flag} tells about one model; got {len(models)}.",
                 hint="Register each with `posterity model` first, or give one wide labelled file.",
             )
-    held = Store(store)
+    held = Store(store, executor=executor)
     known = held.status()["models"]
     told = _read_said(held, said | {"key": said["key"] or id_column})
     votes: dict[str, Model | str] = {}

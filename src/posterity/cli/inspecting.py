@@ -23,13 +23,16 @@ from posterity.cli.output import (
 )
 from posterity.engine import publishing, reading
 from posterity.engine.context import Context
+from posterity.engine.exporting import Sharded, refuse_used
 from posterity.engine.reports import expected_accuracy, percent
+from posterity.engine.runs import Progress
 from posterity.engine.steps import REVIEW, Header
-from posterity.errors import InvalidData
+from posterity.errors import InvalidData, InvalidParameter
+from posterity.executors import open_executor
 from posterity.expectations import Estimate
 from posterity.likeness import Difference
 from posterity.store import Store
-from posterity.tables.exports import check_target, write_stream
+from posterity.tables.exports import check_target, is_folder, write_stream
 from posterity.tables.files import open_files
 
 SHOWN = 20
@@ -111,17 +114,26 @@ def _what(header: Header) -> str:
     return header.model or "pending flips"
 
 
+out_option = click.option(
+    "--out",
+    metavar="FILE|FOLDER/",
+    help="Write all of them to a .parquet, .csv or .jsonl file; or to a folder that is empty or not"
+    " there yet (FOLDER/, s3://bucket/prefix/), as one Parquet file a shard, each written where the"
+    " shard is worked on, and _SUCCESS when all are there.",
+)
+
+
 @click.command("flips", short_help="The labels a step changed.")
 @store_argument
 @click.option("--step", type=int, help="Which step. [default: the last]")
-@click.option("--out", metavar="FILE", help="Write all of them: .parquet, .csv or .jsonl.")
+@out_option
+@executor_option
 @as_json_option
-def flips_command(store: str, step: int | None, out: str | None, as_json: bool) -> None:
+def flips_command(
+    store: str, step: int | None, out: str | None, executor: str, as_json: bool
+) -> None:
     """Items whose label a step changed: id, row, old, new, belief, step, reason; by row."""
-    context = _opened(store, out)
-    schema = reading.changes_schema(context)
-    with progress_bar("Reading", "items") as progress:
-        told = _taken(schema, reading.each_flip(context, step, progress), out, as_json)
+    told = _taken(reading.flips_by_shard(_opened(store, out, executor), step), out, as_json)
     _tell(told, "flips", out, as_json=as_json)
 
 
@@ -130,25 +142,23 @@ def flips_command(store: str, step: int | None, out: str | None, as_json: bool) 
 @click.option(
     "--since", type=int, metavar="STEP", help="Only what changed after this step (-1: ever)."
 )
-@click.option("--out", metavar="FILE", help="Write all of them: .parquet, .csv or .jsonl.")
+@out_option
+@executor_option
 @as_json_option
-def labels_command(store: str, since: int | None, out: str | None, as_json: bool) -> None:
+def labels_command(
+    store: str, since: int | None, out: str | None, executor: str, as_json: bool
+) -> None:
     """The label of each item, the belief in it, and the step of its last change; by row.
 
     With --since, what a pipeline that applies only changes needs: id, row, old, new, belief, step,
     reason. An item whose label came back to what it was is not among them.
     """
-    context = _opened(store, out)
-    with progress_bar("Reading", "items") as progress:
-        if since is None:
-            schema, tables = (
-                publishing.own_schema(context),
-                publishing.each_labels(context, progress),
-            )
-        else:
-            schema = reading.changes_schema(context)
-            tables = reading.each_change(context, since, progress)
-        told = _taken(schema, tables, out, as_json)
+    context = _opened(store, out, executor)
+    if since is None:
+        sharded = publishing.labels_by_shard(context)
+    else:
+        sharded = reading.changes_by_shard(context, since)
+    told = _taken(sharded, out, as_json)
     _tell(told, "labels" if since is None else "changes", out, as_json=as_json)
 
 
@@ -235,31 +245,35 @@ def read_id(text: str, kind: type | None) -> str | int:
     return int(text)
 
 
-def _opened(store: str, out: str | None) -> Context:
+def _opened(store: str, out: str | None, executor: str) -> Context:
     """The store, read shard by shard; where to write is looked at first."""
-    if out is not None:
+    if out is not None and is_folder(out):
+        refuse_used(open_files(out))
+    elif out is not None and "://" in out:
+        allowed = "a .parquet, .csv or .jsonl file here, or a folder/ on an object store"
+        raise InvalidParameter.of("out", allowed, out)
+    elif out is not None:
         check_target(Path(out))
-    return Context(open_files(store))
+    return Context(open_files(store), open_executor(executor))
 
 
-def _taken(
-    schema: pa.Schema, tables: Iterator[pa.Table], out: str | None, as_json: bool
-) -> tuple[list[dict[str, Any]], int]:
-    """The rows to show, and how many there are in all; written to a file on the way, if asked."""
+def _taken(sharded: Sharded, out: str | None, as_json: bool) -> tuple[list[dict[str, Any]], int]:
+    """The rows to show, and how many there are in all; written on the way, if asked."""
     shown: list[dict[str, Any]] = []
 
-    def passing() -> Iterator[pa.Table]:
-        for table in tables:
+    def passing(progress: Progress | None) -> Iterator[pa.Table]:
+        for table in sharded.each(progress):
             wanted = table.num_rows if as_json and out is None else SHOWN - len(shown)
             # As plain rows: a slice would hold on to the whole table.
             shown.extend(table.slice(0, wanted).to_pylist())
             yield table
 
-    if out is not None:
-        count = write_stream(Path(out), schema, passing())
-    else:
-        count = sum(table.num_rows for table in passing())
-    return shown, count
+    with progress_bar("Reading", "items") as progress:
+        if out is None:
+            return shown, sum(table.num_rows for table in passing(progress))
+        if is_folder(out):
+            return sharded.write(open_files(out), first=SHOWN, progress=progress)
+        return shown, write_stream(Path(out), sharded.schema, passing(progress))
 
 
 def _tell(

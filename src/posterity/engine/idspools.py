@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from posterity.errors import InvalidData, StoreError
-from posterity.tables.sources import as_numbers, ids_of
-from posterity.tables.streams import Piece
+from posterity.tables.pieces import Piece
 
 HELD = 2**20
 """So many ids are kept in memory; more go to the folder."""
@@ -36,27 +38,21 @@ class IdSpool:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, piece: Piece, batch: pa.Table, column: str) -> str:
-        """Take the ids of a batch; returns where that is, for people."""
-        first = 0
+    def add(self, piece: Piece, ids: pa.ChunkedArray, *, numbers: bool) -> None:
+        """Take the next ids of a piece; ``numbers``: all of them can be whole numbers."""
         if self._pieces and self._pieces[-1][0].name == piece.name:
             _, begin, count = self._pieces.pop()
-            first = begin + count
-            self._pieces.append((piece, begin, count + batch.num_rows))
+            self._pieces.append((piece, begin, count + len(ids)))
         else:
             first = max((a + n for one, a, n in self._pieces if one.name == piece.name), default=0)
-            self._pieces.append((piece, first, batch.num_rows))
-        where = f"'{piece.name}' (rows from {first})"
-        ids = ids_of(batch, column, f"file {where}")
-        if piece.from_text and self._numbers and len(ids):
-            self._numbers = pa.types.is_integer(as_numbers(ids).type)
+            self._pieces.append((piece, first, len(ids)))
         if len(ids):
+            self._numbers &= numbers
             self._begins.setdefault((piece.from_text, ids.type), piece)
         self._held += [(piece.from_text, chunk) for chunk in ids.chunks if len(chunk)]
         self._count += len(ids)
         if self._count > HELD:
             self._spill()
-        return where
 
     def finish(self, stored: pa.DataType | None) -> None:
         """Agree on one type: ids in text without types take that of the others."""
@@ -124,27 +120,39 @@ class IdSpool:
         self._files.append((from_text, path))
 
 
-class IdReader:
-    """Ids one after the other, in portions of any size."""
+class IdDigest:
+    """Names ids by what they are, however they are cut into parts."""
 
-    def __init__(self, ids: IdSpool) -> None:
-        self._type = ids.type
-        self._parts = ids.each()
-        self._held: pa.Array = pa.array([], ids.type)
+    def __init__(self) -> None:
+        self._lengths, self._content = blake2b(digest_size=16), blake2b(digest_size=16)
 
-    def take(self, count: int) -> pa.ChunkedArray:
-        """The next so many; fewer at the end."""
-        taken: list[pa.Array] = []
-        while count:
-            if not len(self._held):
-                following = next(self._parts, None)
-                if following is None:
-                    break
-                self._held = following
-            taken.append(self._held.slice(0, count))
-            self._held = self._held.slice(count)
-            count -= len(taken[-1])
-        return pa.chunked_array(taken, self._type)
+    def add(self, ids: pa.ChunkedArray) -> None:
+        """Take the next ones."""
+        for part in ids.chunks:
+            if pa.types.is_integer(part.type):
+                self._content.update(part.to_numpy())
+            else:
+                self._lengths.update(lengths_of(part))
+                self._content.update(texts_of(part))
+
+    def value(self) -> bytes:
+        """The name of those so far."""
+        return self._lengths.digest() + self._content.digest()
+
+
+def lengths_of(ids: pa.Array) -> bytes:
+    """How many bytes each text has."""
+    lengths: bytes = pc.binary_length(ids).to_numpy().tobytes()
+    return lengths
+
+
+def texts_of(ids: pa.Array) -> bytes | memoryview:
+    """The bytes of all texts."""
+    _, offsets, texts = ids.buffers()
+    if texts is None or not len(ids):
+        return b""
+    ends = np.frombuffer(offsets, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    return memoryview(texts)[ends[0] : ends[-1]]
 
 
 @contextmanager

@@ -9,12 +9,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from posterity._arrays import Rows
 from posterity.engine.context import Context
 from posterity.engine.distinct import Distinct
-from posterity.engine.items import commit_items, fitted
+from posterity.engine.items import commit_items
+from posterity.engine.itemwriting import read_all
 from posterity.engine.planning import Plan, Request
 from posterity.engine.predictions import Predictions, Source
 from posterity.engine.publishing import labels_schema, publish_labels
@@ -88,7 +88,7 @@ def import_predictions(
     between, the same import goes on: its content names it.
     """
     _refuse_twice(sources)
-    stream = Stream(given, options)
+    stream = Stream(given, options, spread=context.executor.map)
     with TemporaryDirectory(prefix="posterity-") as folder:
         read = Predictions(context, stream, sources, id_column, Path(folder))
         distinct = Distinct(read.ids, Path(folder))
@@ -129,14 +129,13 @@ def _import(
     registrations = [asdict(found) for found in checked if found is not None]
     if not any(found["labelled"] for found in registrations):
         context.fit(sources[0].model.name)  # a prior that cannot be had is told now
-
-    def batches() -> Iterator[pa.Table]:
-        return read.items(columns, progress)  # asked for again after a conflict
-
+    incoming = read.items(columns)
     if dry_run:
-        for items in batches():
-            if context.items is not None:
-                fitted(items, context.items.table.schema)
+        checked_items = 0
+        for part in read_all(context, incoming):
+            checked_items += part.rows
+            if progress is not None:
+                progress(checked_items, len(read.ids))
         note = ALREADY if again and not registrations else ""
         return Imported(len(read.ids), read.files, [], registrations, dry_run=True, note=note)
 
@@ -144,7 +143,7 @@ def _import(
         for at, source in enumerate(sources):
             register(context, source.model, stored=read.stored(at))
 
-    start = commit_items(context, distinct, batches, mark=mark, ready=ready)
+    start = commit_items(context, distinct, incoming, mark=mark, ready=ready, progress=progress)
     if again:
         ready()
     context = context.again()
@@ -210,7 +209,11 @@ def _plan(context: Context, run_id: str, request: Request, votes: VoteSpool, sta
 
 
 def _keep_votes(run: Run, votes: VoteSpool, start: int) -> None:
-    """Shard by shard, so that no more than one is in memory, and all of them or not yet."""
+    """Shard by shard, so that no more than one is in memory, and all of them or not yet.
+
+    Here and not by an executor: votes are in a folder of this machine, and are read and written
+    once, a few bytes each.
+    """
     files, done = run.context.files, f"{run.folder}/{KEPT}"
     if files.size(done) is not None:
         return  # named by what it holds: votes another process has left there are these votes

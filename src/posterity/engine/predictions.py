@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 
 from posterity._arrays import Rows
 from posterity.answers import Answers
+from posterity.engine.arriving import Look, Seen, look_through
 from posterity.engine.context import Context
 from posterity.engine.evidence import StoredVotes
-from posterity.engine.idspools import IdSpool
-from posterity.engine.items import read_items, refuse_reserved
+from posterity.engine.idspools import IdSpool, lengths_of, texts_of
+from posterity.engine.items import payload_of, refuse_reserved
+from posterity.engine.itemwriting import Incoming
 from posterity.engine.registering import stored_votes
-from posterity.engine.runs import Progress
 from posterity.engine.votespools import VoteSpool
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.models import Model, answers_of, settings_of
@@ -82,6 +83,7 @@ class Predictions:
             for at, (source, answers) in enumerate(zip(sources, self._answers, strict=True))
         ]
         self._orders = [_Order(source) for source in sources]
+        self._seen: list[Seen] = []
         self._looked: tuple[pa.ChunkedArray, Rows] | None = None
         self._read()
 
@@ -102,13 +104,15 @@ class Predictions:
         return answers
 
     def _read(self) -> None:
+        casts = [
+            _CastOf(source.column, source.soft, answers)
+            for source, answers in zip(self._sources, self._answers, strict=True)
+        ]
+        look = Look(self._stream.reader(self._used, ids=self._id, types=self._types), casts)
         try:
-            for piece, batch in self._stream.batches(self._used, ids=self._id, types=self._types):
-                where = self.ids.add(piece, batch, self._id)
-                for at, source in enumerate(self._sources):
-                    cast = self._cast(batch, source, self._answers[at], where)
-                    self._orders[at].add(cast)
-                    self.votes[at].add(cast)
+            self._seen = look_through(
+                self._context.executor, self._stream, look, self.ids, self._take
+            )
         finally:
             for votes in self.votes:
                 votes.finish()
@@ -116,13 +120,10 @@ class Predictions:
         for order in self._orders:
             order.refuse_other()
 
-    @staticmethod
-    def _cast(batch: pa.Table, source: Source, answers: Answers, where: str) -> Cast:
-        what = f"column '{source.column}' of {where}"
-        hard = answers.column(batch.column(source.column), what)
-        if source.soft is None:
-            return Cast(hard)
-        return source.soft.read(batch, answers, hard, f"soft votes of {where}")
+    def _take(self, votes: Sequence[Cast]) -> None:
+        for at, cast in enumerate(votes):
+            self._orders[at].add(cast)
+            self.votes[at].add(cast)
 
     def digest(self, rule: str) -> str:
         """Names the import by what it holds."""
@@ -146,14 +147,10 @@ class Predictions:
         refuse_reserved(columns)
         return self._stream.types(columns, ids=self._id)
 
-    def items(self, payload: Types, progress: Progress | None) -> Iterator[pa.Table]:
-        """Items with their payload, read a second time."""
-        done = 0
-        for items in read_items(self._stream, self.ids, self._id, payload, done="imported"):
-            yield items
-            done += items.num_rows
-            if progress:
-                progress(done, len(self.ids))
+    def items(self, payload: Types) -> Incoming:
+        """Items with their payload, to be read a second time."""
+        read = payload_of(self._stream, self._id, payload, self.ids.type, done="imported")
+        return Incoming(read, self._seen)
 
     def stored(self, at: int) -> StoredVotes:
         """A model's votes by id, as an import finds them before they are in the ledger."""
@@ -182,6 +179,22 @@ class Predictions:
             every = places[np.asarray(pc.index_in(wanted, value_set=unique))]
             self._looked = wanted, every  # all models are mostly told the same truth
         return self._looked[1]
+
+
+@dataclass(frozen=True, eq=False)
+class _CastOf:
+    """Reads the votes of one model; without the model itself, which stays here."""
+
+    column: str
+    soft: SoftColumns | None
+    answers: Answers
+
+    def __call__(self, batch: pa.Table, where: str) -> Cast:
+        what = f"column '{self.column}' of {where}"
+        hard = self.answers.column(batch.column(self.column), what)
+        if self.soft is None:
+            return Cast(hard)
+        return self.soft.read(batch, self.answers, hard, f"soft votes of {where}")
 
 
 class _Order:
@@ -220,9 +233,5 @@ def _bytes_of(ids: IdSpool) -> Iterator[bytes | memoryview]:
     if pa.types.is_integer(ids.type):
         yield from (part.to_numpy().tobytes() for part in ids.each())
         return
-    yield from (pc.binary_length(part).to_numpy().tobytes() for part in ids.each())
-    for part in ids.each():
-        _, offsets, texts = part.buffers()
-        ends = np.frombuffer(offsets, dtype=np.int32)[part.offset : part.offset + len(part) + 1]
-        if texts is not None and len(part):
-            yield memoryview(texts)[ends[0] : ends[-1]]
+    yield from map(lengths_of, ids.each())
+    yield from map(texts_of, ids.each())

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from posterity.engine.context import Context, Shard
+from posterity.engine.exporting import Sharded
 from posterity.engine.history import ShardHistory
 from posterity.engine.runs import Progress
 from posterity.engine.steps import last_step
@@ -49,18 +50,18 @@ def by_row(rows: pa.Table) -> pa.Table:
     return rows if (given[1:] >= given[:-1]).all() else rows.sort_by("row")
 
 
-def each_shard(context: Context, progress: Progress | None = None) -> Iterator[Shard]:
-    """The shards one after the other, telling how far that is."""
-    for shard, start, items in context.shards:
-        yield shard, start, items
-        if progress is not None:
-            progress(start + items, context.rows)
+def labels_by_shard(context: Context) -> Sharded:
+    """Current labels, as what each shard has of them."""
+    return Sharded(context, own_schema(context), partial(_labels_of, context))
+
+
+def _labels_of(context: Context, shard: Shard) -> pa.Table:
+    return labels_of(context, *shard)
 
 
 def each_labels(context: Context, progress: Progress | None = None) -> Iterator[pa.Table]:
     """Current labels shard by shard, by row."""
-    for shard in each_shard(context, progress):
-        yield labels_of(context, *shard)
+    return labels_by_shard(context).each(progress)
 
 
 def all_labels(context: Context) -> pa.Table:

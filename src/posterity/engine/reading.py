@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,15 @@ import pyarrow.compute as pc
 
 from posterity._arrays import Codes, Mask, Rows
 from posterity.engine import deciding, publishing, updating
-from posterity.engine.context import Context
+from posterity.engine.context import Context, Shard
+from posterity.engine.exporting import Sharded
+from posterity.engine.fits import Fit
 from posterity.engine.history import ShardHistory
 from posterity.engine.items import find_rows, id_array
 from posterity.engine.pending import count_pending
 from posterity.engine.reports import expected_accuracy
 from posterity.engine.runs import Progress, unfinished
-from posterity.engine.steps import live_reviews, live_updates, masked, reason
+from posterity.engine.steps import Header, live_reviews, live_updates, masked, reason
 from posterity.engine.totals import total_of
 from posterity.errors import InvalidParameter
 from posterity.votes import MISSING
@@ -32,13 +36,18 @@ def each_flip(
     context: Context, step: int | None = None, progress: Progress | None = None
 ) -> Iterator[pa.Table]:
     """The labels a step changed, shard by shard, by row."""
+    return flips_by_shard(context, step).each(progress)
+
+
+def flips_by_shard(context: Context, step: int | None = None) -> Sharded:
+    """The labels a step changed, as what each shard has of them."""
     number = context.head if step is None else step
     context.check_step(number)
-    shards = publishing.each_shard(context, progress)
-    return (_flips(context, number, *shard) for shard in shards)
+    return Sharded(context, changes_schema(context), partial(_flips, context, number))
 
 
-def _flips(context: Context, number: int, shard: int, start: int, items: int) -> pa.Table:
+def _flips(context: Context, number: int, part: Shard) -> pa.Table:
+    shard, start, items = part
     history = ShardHistory.read(context.ledger, shard, start, items)
     written = history.steps.get(number)
     if written is None:
@@ -69,14 +78,19 @@ def each_change(
     context: Context, since: int, progress: Progress | None = None
 ) -> Iterator[pa.Table]:
     """Items whose label is not what it was after a step, shard by shard, by row."""
+    return changes_by_shard(context, since).each(progress)
+
+
+def changes_by_shard(context: Context, since: int) -> Sharded:
+    """Items whose label is not what it was after a step, as what each shard has of them."""
     if not -1 <= since <= context.head:
         allowed = f"a step of the store, up to {context.head} (-1: before the first)"
         raise InvalidParameter.of("since", allowed, since)
-    shards = publishing.each_shard(context, progress)
-    return (_changes_since(context, since, *shard) for shard in shards)
+    return Sharded(context, changes_schema(context), partial(_changes_since, context, since))
 
 
-def _changes_since(context: Context, since: int, shard: int, start: int, items: int) -> pa.Table:
+def _changes_since(context: Context, since: int, part: Shard) -> pa.Table:
+    shard, start, items = part
     history = ShardHistory.read(context.ledger, shard, start, items)
     before = history.before(since + 1).current([], 0.0).label
     now = history.current([], 0.0)
@@ -214,21 +228,44 @@ def each_belief(context: Context, ids: Any = None, *, top: int = 3) -> Iterator[
     rows = None if ids is None else find_rows(context, id_array(ids))
     live = live_updates(context.headers)
     steps = updating.parts_of(context, live)
-    fit = updating.newest_fit(context, steps)
-    names = pa.array(context.classes.names)
-    for shard, start, items in context.shards:
-        if rows is None:
-            local = np.flatnonzero(~context.removed.among(start, items))
-        else:
-            local = rows[(rows >= start) & (rows < start + items)] - start
-        if not len(local):
-            continue
-        history = ShardHistory.read(context.ledger, shard, start, items)
-        votes = history.votes_of(local, live)
-        codes, believed = deciding.most_believed(fit, steps, votes, len(local), top)
+    believed = _Believed(context, live, steps, updating.newest_fit(context, steps), top)
+    # Rows are dealt out here, so that no shard is told of those of all others.
+    wanted = [_among(context, shard, rows) for shard in context.shards]
+    some = [at for at, local in enumerate(wanted) if local is None or len(local)]
+    shards, locals_ = [context.shards[at] for at in some], [wanted[at] for at in some]
+    return context.executor.map(believed, shards, locals_)
+
+
+def _among(context: Context, shard: Shard, rows: Rows | None) -> Rows | None:
+    """Those of some rows that are in a shard, counted from its first; None: all that are there."""
+    _, start, items = shard
+    if rows is None:
+        all_gone = context.removed.among(start, items).all()
+        return np.zeros(0, dtype=np.int64) if all_gone else None
+    return rows[(rows >= start) & (rows < start + items)] - start
+
+
+@dataclass(frozen=True, eq=False)
+class _Believed:
+    """What is believed of the items of a shard."""
+
+    context: Context
+    live: Sequence[Header]
+    steps: Sequence[deciding.Part]
+    fit: Fit
+    top: int
+
+    def __call__(self, part: Shard, local: Rows | None) -> pa.Table:
+        shard, start, items = part
+        if local is None:
+            local = np.flatnonzero(~self.context.removed.among(start, items))
+        history = ShardHistory.read(self.context.ledger, shard, start, items)
+        votes = history.votes_of(local, self.live)
+        codes, believed = deciding.most_believed(self.fit, self.steps, votes, len(local), self.top)
         given = pa.array(local + start)
+        names = pa.array(self.context.classes.names)
         table = _beliefs_table(given, names, codes, believed)
-        yield table.add_column(0, "id", context.id_of(given, shard))
+        return table.add_column(0, "id", self.context.id_of(given, shard))
 
 
 def _beliefs_table(rows: pa.Array, names: pa.Array, codes: Any, believed: Any) -> pa.Table:

@@ -25,6 +25,18 @@ def check_target(path: Path) -> None:
         raise InvalidParameter.of("out", "a .parquet, .csv or .jsonl file", str(path))
 
 
+def is_folder(out: str) -> bool:
+    """Whether a target is a folder of files: one that is there, or a name that ends as one."""
+    return out.endswith("/") or ("://" not in out and Path(out).is_dir())
+
+
+def parquet_of(table: pa.Table) -> pa.Buffer:
+    """A table as the content of a Parquet file for everybody."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
 def write_stream(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
     """Write tables one after the other as the file the name asks for; returns how many rows.
 

@@ -21,6 +21,9 @@ Types = dict[str, pa.DataType]
 CSV_PARSING = pa_csv.ParseOptions(newlines_in_values=True)
 """Texts have lines; without this they work until a file is long enough to be read in blocks."""
 
+FEW = 1000
+"""Texts that are looked at first."""
+
 _CSV_TYPES: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
@@ -149,6 +152,8 @@ def with_numbers(rows: pa.Table, ids: str | None) -> pa.Table:
 
 def as_numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """Texts that are all whole numbers, written as such, as numbers; else as they are."""
+    if len(texts) > FEW and pa.types.is_string(as_numbers(texts[:FEW]).type):
+        return texts  # mostly the first ones tell
     plain = pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]{0,17})$")
     if not len(texts) or texts.null_count or not pc.all(plain).as_py():
         return texts

@@ -5,57 +5,39 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property, partial
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.json as pa_json
-import pyarrow.parquet as pq
 
 from posterity.errors import InvalidData
 from posterity.tables.delta import delta_schema
-from posterity.tables.files import LocalFiles, open_files
-from posterity.tables.sources import (
-    CSV_PARSING,
-    SUFFIXES,
-    Types,
-    built,
-    check_csv,
-    check_file,
-    csv_options,
-    read_rows,
-)
+from posterity.tables.files import open_files
+from posterity.tables.pieces import Piece, Portion, Reader, portions_of
+from posterity.tables.sources import SUFFIXES, Types, check_file, read_rows
 
-BATCH = 2**17
-CSV_BLOCK = 2**24
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One file, or one table in memory."""
-
-    name: str
-    root: str = ""
-    path: str = ""
-    table: pa.Table | None = None
-
-    @property
-    def from_text(self) -> bool:
-        """Whether it is text without types."""
-        return self.path.lower().endswith(".csv")
+Map = Callable[..., Iterator[Any]]
+"""As the builtin one, wherever it calls what it is given."""
 
 
 class Stream:
     """Rows from wherever they are, read as often as needed, never all at once."""
 
     def __init__(
-        self, given: Any, options: dict[str, str] | None = None, *, name: str = "predictions"
+        self,
+        given: Any,
+        options: dict[str, str] | None = None,
+        *,
+        name: str = "predictions",
+        spread: Map = map,
     ) -> None:
+        """``spread``: files are looked at by this map; tables in memory always here."""
         self._options, self._tables, self._name = options, 0, name
+        self._spread = spread
+        self._known: dict[str, list[pa.Schema]] = {}
         several = given if isinstance(given, (list, tuple)) else [given]
         self.pieces: list[Piece] = [piece for one in several for piece in self._expand(one)]
         if not self.pieces:
@@ -65,22 +47,36 @@ class Stream:
         self, columns: Sequence[str] | None = None, *, ids: str, types: Types | None = None
     ) -> Iterator[tuple[Piece, pa.Table]]:
         """Each batch with the piece it comes from; the given columns, or all."""
-        count = 0
+        reader, count = self.reader(columns, ids=ids, types=types), 0
         for piece in self.pieces:
-            for batch in _guarded(self._read(piece, columns, ids, types or {}), piece.name):
-                if columns is not None:
-                    self._refuse_missing(piece, columns, batch.schema.names, ids)
-                    batch = batch.select(list(columns))
+            for batch in reader.batches(Portion(piece)):
                 count += batch.num_rows
                 yield piece, batch
-        if not count and columns is not None:  # one empty file among others is nothing strange
+        if columns is not None:
+            self.refuse_nothing(count)
+
+    def refuse_nothing(self, rows: int) -> None:
+        """One empty file among others is nothing strange; if all are, the first is named."""
+        if not rows:
             raise InvalidData(f"'{self.pieces[0].name}' holds no rows.")
+
+    def reader(
+        self, columns: Sequence[str] | None, *, ids: str, types: Types | None = None
+    ) -> Reader:
+        """What reads any piece, here or elsewhere."""
+        return Reader(self._options, ids, columns, types or {})
+
+    @cached_property
+    def portions(self) -> list[Portion]:
+        """All rows, in order, in portions that can be read apart from each other."""
+        cut = self._of_each(partial(portions_of, self._options))
+        return [portion for portions in cut for portion in portions]
 
     def names(self, *, ids: str) -> list[str]:
         """The columns all pieces have; a piece with others is named."""
         first: list[str] = []
-        for piece in self.pieces:
-            found = self._schema(piece, ids).names
+        for piece, schema in zip(self.pieces, self._schemas(ids), strict=True):
+            found = schema.names
             if not first:
                 first = found
             elif set(found) != set(first):
@@ -103,9 +99,13 @@ class Stream:
         """What the given columns hold, the same in all pieces; one that differs is named."""
         agreed: Types = {}
         whence: dict[str, Piece] = {}
-        for piece in self.pieces:
-            schema = self._schema(piece, ids, agreed)
-            self._refuse_missing(piece, columns, schema.names, ids)
+        for piece, schema in zip(self.pieces, self._schemas(ids), strict=True):
+            reader = self.reader(None, ids=ids, types=agreed)
+            reader.refuse_missing(piece, columns, schema.names)
+            if piece.from_text and any(
+                schema.field(name).type != kind for name, kind in agreed.items()
+            ):
+                schema = reader.schema(piece)  # 007 is a name where an earlier file shows it
             held = delta_schema(pa.schema([schema.field(name) for name in columns]))
             for name in columns:
                 if pa.types.is_null(schema.field(name).type):
@@ -120,68 +120,17 @@ class Stream:
                 whence.setdefault(name, piece)
         return {name: agreed.get(name, pa.string()) for name in columns}
 
-    def _refuse_missing(
-        self, piece: Piece, columns: Sequence[str], held: Sequence[str], ids: str
-    ) -> None:
-        for name in columns:
-            if name not in held:
-                listed = ", ".join(self._schema(piece, ids).names)
-                raise InvalidData(f"'{piece.name}' has no column '{name}'; it has: {listed}.")
+    def _schemas(self, ids: str) -> list[pa.Schema]:
+        """The columns of each piece, looked at once."""
+        if ids not in self._known:
+            self._known[ids] = list(self._of_each(self.reader(None, ids=ids).schema))
+        return self._known[ids]
 
-    def _schema(self, piece: Piece, ids: str, types: Types | None = None) -> pa.Schema:
-        for batch in _guarded(self._read(piece, None, ids, types or {}), piece.name):
-            return batch.schema
-        return pa.schema([])
-
-    def _read(
-        self, piece: Piece, columns: Sequence[str] | None, ids: str, types: Types
-    ) -> Iterator[pa.Table]:
-        if piece.table is not None:
-            for start in range(0, max(1, piece.table.num_rows), BATCH):
-                yield piece.table.slice(start, BATCH)
-            return
-        file = self._open(piece)
-        suffix = Path(piece.path).suffix.lower()
-        if suffix == ".parquet":
-            # Buffered ahead, what was read of a file is kept until its end.
-            parquet = pq.ParquetFile(file, pre_buffer=False)
-            held = parquet.schema_arrow.names
-            wanted = None if columns is None else [name for name in columns if name in held]
-            if not parquet.metadata.num_rows:
-                yield parquet.schema_arrow.empty_table()
-            for batch in parquet.iter_batches(BATCH, columns=wanted):
-                yield pa.Table.from_batches([batch])
-        elif suffix == ".csv":
-            reading = pa_csv.ReadOptions(block_size=CSV_BLOCK)
-            options = csv_options(ids, types)
-            reader = pa_csv.open_csv(
-                file, read_options=reading, parse_options=CSV_PARSING, convert_options=options
-            )
-            if columns is not None and set(columns) <= set(reader.schema.names):
-                # Else a column nobody needs, of another kind after the first block, would be fatal.
-                options.include_columns = list(columns)
-                reader = pa_csv.open_csv(
-                    self._open(piece),
-                    read_options=reading,
-                    parse_options=CSV_PARSING,
-                    convert_options=options,
-                )
-            count = 0
-            for batch in reader:
-                check_csv(batch, piece.name)
-                count += 1
-                yield pa.Table.from_batches([batch])
-            if not count:  # its columns are looked at all the same
-                yield reader.schema.empty_table()
-        else:
-            for batch in pa_json.open_json(file, pa_json.ReadOptions(block_size=CSV_BLOCK)):
-                yield pa.Table.from_batches([batch])
-
-    def _open(self, piece: Piece) -> Any:
-        files = open_files(piece.root, self._options)
-        if isinstance(files, LocalFiles):
-            check_file(Path(files.root) / piece.path)
-        return files.open(piece.path)
+    def _of_each(self, look: Callable[[Piece], Any]) -> Iterator[Any]:
+        """What is seen of each piece, in order."""
+        found = self._spread(look, [piece for piece in self.pieces if piece.table is None])
+        for piece in self.pieces:
+            yield next(found) if piece.table is None else look(piece)
 
     def _expand(self, given: Any) -> Iterable[Piece]:
         if not isinstance(given, (str, os.PathLike)):
@@ -257,17 +206,3 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 def _pattern(text: str) -> bool:
     return any(sign in text for sign in "*?[")
-
-
-def _guarded(batches: Iterator[pa.Table], name: str) -> Iterator[pa.Table]:
-    """What a reader says of a damaged file, with the file's name."""
-    while True:
-        batch = built(lambda: _named(next(batches, None)), name)
-        if batch is None:
-            return
-        yield batch
-
-
-def _named(batch: pa.Table | None) -> pa.Table | None:
-    """Look at the column names: those that are not UTF-8 fail only then."""
-    return None if batch is None else batch.select(batch.schema.names)
