@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import pickle
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ray import cloudpickle
 
 from posterity import Store
-from posterity.errors import InvalidData
+from posterity.errors import InvalidData, PosterityError
 from posterity.executors import LOCAL, Executor, Pool, Replicas
 from tests.stores import NAMES, World, contents, update
 
@@ -150,38 +151,55 @@ def reference(path: Path) -> dict[str, Any]:
     return _REFERENCE[0]
 
 
-class Carried:
-    """An executor in this process that packs and unpacks all that would travel."""
+class Travelling:
+    """Runs everything here, but hands it over as to another process, some tasks ahead."""
 
-    def __init__(self) -> None:
-        from ray import cloudpickle
-
-        self._pack: Callable[[Any], bytes] = cloudpickle.dumps
-        self.largest = 0
-        """Bytes of the largest result."""
-
-    def _carried(self, given: Any) -> Any:
-        return pickle.loads(self._pack(given))
-
-    def _back(self, made: Any) -> Any:
-        packed = self._pack(made)
-        self.largest = max(self.largest, len(packed))
-        return pickle.loads(packed)
+    def __init__(self, ahead: int = 3) -> None:
+        self.ahead = ahead
+        self.tasks: list[tuple[str, int]] = []
+        """What was called, and how many bytes it returned."""
 
     def map(self, task: Callable[..., Any], *parts: Iterable[Any]) -> Iterator[Any]:
-        there = self._carried(task)
+        sent, waiting = _sent(task), deque[bytes]()
         for given in zip(*parts, strict=True):
-            yield self._back(there(*self._carried(given)))
+            if len(waiting) >= self.ahead:
+                yield _received(waiting.popleft())
+            waiting.append(self._call(sent, _sent(given)))
+        while waiting:
+            yield _received(waiting.popleft())
 
     def hold(self, task: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-        there = self._carried(task)
-        return [there(self._carried(part)) for part in parts]
+        return list(self.map(task, parts))
 
     def pool(
         self, make: Callable[[], Callable[[Any], Any]], replicas: Replicas
     ) -> AbstractContextManager[Pool]:
         def there() -> Callable[[Any], Any]:
-            work = self._carried(make)()
-            return lambda unit: self._back(work(self._carried(unit)))
+            work = _received(_sent(make))()  # which stays: a replica has a state
+            return lambda unit: _received(_sent(work(_received(_sent(unit)))))
 
         return LOCAL.pool(there, replicas)
+
+    def _call(self, task: bytes, given: bytes) -> bytes:
+        called = cloudpickle.loads(task)
+        try:
+            made = called(*cloudpickle.loads(given))
+        except PosterityError as error:
+            made = error
+        sent = _sent(made)
+        kind = getattr(called, "func", called)  # of a partial one
+        self.tasks.append((getattr(kind, "__name__", type(kind).__name__), len(sent)))
+        return sent
+
+
+def _sent(made: Any) -> bytes:
+    dumps: Any = cloudpickle.dumps  # without types
+    sent: bytes = dumps(made)
+    return sent
+
+
+def _received(sent: bytes) -> Any:
+    made = cloudpickle.loads(sent)
+    if isinstance(made, PosterityError):
+        raise made
+    return made

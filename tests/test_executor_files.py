@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import ray
 from click.testing import CliRunner
-from ray import cloudpickle
 
 from posterity import Model, Store
 from posterity.cli import cli
 from posterity.cli.inspecting import write_table
 from posterity.engine import exporting, itemwriting, publishing, reading
 from posterity.engine.context import Context
-from posterity.errors import InvalidData, InvalidParameter, PosterityError, StoreError
-from posterity.executors import Executor, Replicas, open_executor
+from posterity.errors import InvalidData, InvalidParameter, StoreError
+from posterity.executors import Executor, open_executor
 from posterity.tables import exports, pieces
 from posterity.tables.delta import Table
 from posterity.tables.files import open_files
 from posterity.tables.streams import Stream
+from tests.executor_suite import Travelling
 from tests.stores import NAMES, World, make
 from tests.test_import import files, nothing_imported, predictions, whole
 from tests.test_store import s3
@@ -35,54 +33,6 @@ __all__ = ["s3"]  # a fixture
 
 OLD = Model("old", accuracy=0.6)
 NEW = Model("new", accuracy=0.8)
-
-
-class Travelling:
-    """Runs everything here, but hands it over as to another process, some tasks ahead."""
-
-    def __init__(self, ahead: int = 3) -> None:
-        self.ahead = ahead
-        self.tasks: list[tuple[str, int]] = []
-        """What was called, and how many bytes it returned."""
-
-    def map(self, task: Callable[..., Any], *parts: Iterable[Any]) -> Iterator[Any]:
-        sent, waiting = _sent(task), deque[bytes]()
-        for given in zip(*parts, strict=True):
-            if len(waiting) >= self.ahead:
-                yield _received(waiting.popleft())
-            waiting.append(self._call(sent, _sent(given)))
-        while waiting:
-            yield _received(waiting.popleft())
-
-    def hold(self, task: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-        return list(self.map(task, parts))
-
-    def pool(self, make: Callable[[], Callable[[Any], Any]], replicas: Replicas) -> Any:
-        raise NotImplementedError
-
-    def _call(self, task: bytes, given: bytes) -> bytes:
-        called = cloudpickle.loads(task)
-        try:
-            made = called(*cloudpickle.loads(given))
-        except PosterityError as error:
-            made = error
-        sent = _sent(made)
-        kind = getattr(called, "func", called)  # of a partial one
-        self.tasks.append((getattr(kind, "__name__", type(kind).__name__), len(sent)))
-        return sent
-
-
-def _sent(made: Any) -> bytes:
-    dumps: Any = cloudpickle.dumps  # without types
-    sent: bytes = dumps(made)
-    return sent
-
-
-def _received(sent: bytes) -> Any:
-    made = cloudpickle.loads(sent)
-    if isinstance(made, PosterityError):
-        raise made
-    return made
 
 
 @pytest.fixture
@@ -122,7 +72,7 @@ def with_soft(world: World, *models: str) -> pa.Table:
     return table
 
 
-def filled(path: Path, world: World, folder: Path, executor: Executor | None) -> Store:
+def filled(path: Path, world: World, folder: Path, executor: Executor | str | None) -> Store:
     """A store made by an import and an addition, of files and of a table."""
     store = Store.create(path, classes=NAMES, shard_rows=64, executor=executor)
     table = with_soft(world, "old", "new")
@@ -398,36 +348,3 @@ def test_a_folder_on_an_object_store(exported: Store, s3: dict[str, str]) -> Non
     publishing.labels_by_shard(context_of(exported, Travelling())).write(out)
     assert out.list("") == ["_SUCCESS", "part-000000.parquet"]
     assert pq.read_table(pa.BufferReader(out.read("part-000000.parquet"))).equals(exported.labels())
-
-
-# On Ray
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """One of this machine alone, started once."""
-    open_executor("ray://local")
-    yield "ray://local"
-    ray.shutdown()
-
-
-def test_the_same_on_a_cluster(cluster: str, world: World, tmp_path: Path) -> None:
-    here = filled(tmp_path / "here", world, tmp_path / "1", None)
-    there = filled(tmp_path / "there", world, tmp_path / "2", open_executor(cluster))
-    assert whole(there) == whole(here)
-    assert there.check() == []
-    before = files(there.path)
-    with pytest.raises(InvalidData, match=r"5 ids are in the store already: 'item-170'"):
-        there.add(tmp_path / "2" / "items" / "000.parquet")
-    nothing_imported(there, before)
-    told = []
-    for store, executor in ((here, "local"), (there, cluster)):
-        for out in (f"{store.path}.parquet", f"{store.path}-labels/"):
-            made = CliRunner().invoke(
-                cli, ["labels", store.path, "--out", out, "--executor", executor]
-            )
-            assert made.exit_code == 0, made.output
-        parts = sorted(Path(f"{store.path}-labels").glob("part-*.parquet"))
-        told.append([path.read_bytes() for path in (Path(f"{store.path}.parquet"), *parts)])
-    assert len(told[0]) == 1 + 4
-    assert told[0] == told[1]

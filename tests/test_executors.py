@@ -12,7 +12,7 @@ import pytest
 from posterity import Store
 from posterity.errors import InvalidParameter, MissingExtra, UnknownName
 from posterity.executors import LOCAL, Executor, Replicas, open_executor
-from tests.executor_suite import Carried, ExecutorSuite
+from tests.executor_suite import ExecutorSuite, Travelling
 from tests.stores import NAMES, World, small_store
 
 
@@ -22,16 +22,16 @@ class TestLocal(ExecutorSuite):
         return LOCAL
 
 
-class TestCarried(ExecutorSuite):
+class TestTravelling(ExecutorSuite):
     @pytest.fixture
     def executor(self) -> Executor:
-        return Carried()
+        return Travelling()
 
 
 def test_executors_have_names() -> None:
     assert open_executor(None) is open_executor("local") is LOCAL
-    carried = Carried()
-    assert open_executor(carried) is carried
+    travelling = Travelling()
+    assert open_executor(travelling) is travelling
     with pytest.raises(UnknownName, match="There is no executor 'rya'"):
         open_executor("rya")
     with pytest.raises(InvalidParameter, match="ray://HOST:PORT"):
@@ -61,15 +61,15 @@ def test_replicas_are_written_as_they_are_read() -> None:
 def test_what_comes_back_is_small(tmp_path: Path) -> None:
     """Of 60,000 items no task returns more than a few bits each."""
     world = World(60_000, 200)
-    carried = Carried()
-    store = Store.create(tmp_path / "store", classes=NAMES, shard_rows=20_000, executor=carried)
+    travelling = Travelling()
+    store = Store.create(tmp_path / "store", classes=NAMES, shard_rows=20_000, executor=travelling)
     store.add(world.table())
     store.update(world.model("old"))
     store.update(world.model("mid"), budget="30%", rule="max-belief+confirm")
     store.settle()
     store.compact()
     # One bit an item of a shard, a histogram, the names of files; the most is a digit a candidate.
-    assert carried.largest < 20_000 * 8 + 20_000
+    assert max(size for _, size in travelling.tasks) < 20_000 * 8 + 20_000
 
 
 def test_without_ray_the_name_gives_the_install_line() -> None:
