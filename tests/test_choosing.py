@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -152,6 +153,30 @@ def test_tallies_of_parts_can_be_added() -> None:
     assert (parts[0].counts == whole.counts).all()
     assert parts[0].total == whole.total == 300_000
     assert Cut.whole(300_000, 9).narrowed(parts[0]) == Cut.whole(300_000, 9).narrowed(whole)
+
+
+@pytest.mark.parametrize("values", [1, 50, 2**22])
+@pytest.mark.parametrize("keys", [100, 300_000, 600_000])
+def test_tallies_that_travelled_can_be_added(values: int, keys: int) -> None:
+    digits = np.random.default_rng(values).integers(0, values, keys)
+    whole, parts = Tally(0), [Tally(0), Tally(0), Tally(0)]
+    whole.add(digits)
+    for at, part in enumerate(parts):
+        part.add(digits[at::3])
+    together = Tally(0)
+    for part in parts:
+        together.merge(pickle.loads(pickle.dumps(part)))
+    assert together.total == whole.total == keys
+    for count in (1, keys // 3, keys):
+        found = naive_reach(digits, count)
+        assert together.reach(count) == whole.reach(count) == found
+    assert (together.counts == np.bincount(digits, minlength=2**22)).all()
+
+
+def naive_reach(digits: np.ndarray, count: int) -> tuple[int, int, int]:
+    """The value at which so many are reached, by sorting."""
+    value = int(np.sort(digits)[count - 1])
+    return value, int((digits < value).sum()), int((digits == value).sum())
 
 
 def test_scores_must_be_finite_where_they_count() -> None:
