@@ -31,6 +31,8 @@ AHEAD = 2
 """Tasks in flight for each CPU, so that none waits for the driver."""
 RETRIES = 5
 """How often a task is started again when its worker or node dies."""
+PATIENCE = 900.0
+"""Seconds without any replica before that is an error: a cluster may be getting more nodes."""
 STARTING = 5.0
 """Seconds between two looks at whether replicas that were not there are there now."""
 
@@ -232,9 +234,18 @@ class _Replicas:
         left, busy = iter(units), dict[Any, tuple[Any, Any]]()
         coming = {self._begin(actor): actor for actor in self._actors}
         following = next(left, _NONE)
+        idle = 0.0
         while busy or following is not _NONE:
             watched = [*busy, *(() if following is _NONE else coming)]
             done, _ = ray.wait(watched, num_returns=1, timeout=STARTING)
+            idle = 0.0 if done or busy else idle + STARTING
+            if idle > PATIENCE:
+                raise Unavailable(
+                    f"No replica could be started for {PATIENCE / 60:g} minutes: no node has room "
+                    "for one.",
+                    hint="All votes are kept. Look at `ray status`; ask for less with --replicas, "
+                    "or add nodes, and run the same again.",
+                )
             for reference in done:
                 if reference in coming:
                     actor = coming.pop(reference)
