@@ -26,6 +26,7 @@ from benchmarks.scale_model import Constants, table
 from benchmarks.speed.timing import machine
 from benchmarks.store import CLASSES, bytes_of
 from posterity import Model, Store
+from posterity.engine.evaluating import BATCH as DEFAULT
 from posterity.executors import Executor, Pool, Replicas, open_executor
 
 BATCH = 2**16
@@ -83,7 +84,7 @@ def _name(task: Any) -> str:
     return str(getattr(task, "__name__", type(task).__name__)).strip("_").lower()
 
 
-def measure(folder: Path, where: str) -> dict[str, Any]:
+def measure(folder: Path, where: str, batch: int) -> dict[str, Any]:
     """One plan and its update, in a process of its own."""
     started = time.perf_counter()
     timed = Timed(open_executor(where))
@@ -97,7 +98,7 @@ def measure(folder: Path, where: str) -> dict[str, Any]:
     started = time.perf_counter()
     plan = store.plan(model, budget=BUDGET).id
     planned = time.perf_counter()
-    report = store.update(model, plan=plan, batch=BATCH)
+    report = store.update(model, plan=plan, batch=batch)
     updated = time.perf_counter()
     return {
         "items": len(store),
@@ -119,13 +120,14 @@ def _peak() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 2**10
 
 
-def run(folder: Path, where: str) -> dict[str, Any]:
+def run(folder: Path, where: str, batch: int) -> dict[str, Any]:
     """Measure on a copy, so that the store stays as it was."""
     copy = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
     try:
         # Files of a store are never written again, so that links will do.
         shutil.copytree(folder / "store", copy / "store", copy_function=os.link)
-        command = [sys.executable, "-m", "benchmarks.scale", "--folder", str(copy), "--on", where]
+        command = [sys.executable, "-m", "benchmarks.scale", "--folder", str(copy)]
+        command += ["--on", where, "--batch", str(batch)]
         env = {**os.environ, "POSTERITY_CACHE": str(copy / "cache")}
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env)
         told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -177,6 +179,7 @@ def report(told: dict[str, Any]) -> str:
     )
     task = statistics.median(one["task"] for one in ray)
     constants = {**local[0], "bytes": told["tables"], "task": task}
+    more = told["memory"][-1]["items"] / told["memory"][0]["items"]
     grown = told["memory"][-1]["peak"] / told["memory"][0]["peak"]
     return f"""# A step on Ray, measured
 
@@ -210,13 +213,14 @@ stage that waits for what is held includes making it):
 {table(Constants.of(constants, here, os.cpu_count() or 1))}
 ## Memory of the driver
 
-The peak of the process that plans and commits; shards are in the memory of workers.
+The peak of the process that plans and commits; shards are in the memory of workers. Here batches
+have the default size, {DEFAULT:,}, and so there are more files of votes.
 
 | items | evaluations | peak of the driver | plan | update |
 |---:|---:|---:|---:|---:|
 {memory}
 
-With a hundred times the items: **{grown:.2f} times** the memory.
+With {more:.0f} times the items: **{grown:.2f} times** the memory.
 """
 
 
@@ -228,10 +232,11 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--on", default=LOCAL, help=argparse.SUPPRESS)
+    parser.add_argument("--batch", type=int, default=BATCH, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=Path("docs/scale-measured.md"))
     options = parser.parse_args()
     if options.folder:
-        print(json.dumps(measure(options.folder, options.on)))
+        print(json.dumps(measure(options.folder, options.on, options.batch)))
         return
     told: dict[str, Any] = {"runs": {LOCAL: [], RAY: []}, "memory": []}
     for size in (options.items, *options.memory):
@@ -243,9 +248,9 @@ def main() -> None:
                 told["tables"] = _tables(folder)
                 for _ in range(options.repetitions):
                     for where in (LOCAL, RAY):
-                        told["runs"][where].append(run(folder, where))
+                        told["runs"][where].append(run(folder, where, BATCH))
             else:
-                told["memory"].append(run(folder, RAY))
+                told["memory"].append(run(folder, RAY, DEFAULT))
         finally:
             shutil.rmtree(folder)
         print(f"{size:,} items measured", flush=True)

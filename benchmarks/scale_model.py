@@ -20,8 +20,8 @@ REQUEST = 0.02
 SHARD = 2**22
 SHARE = 0.1
 """Of the items, evaluated."""
-HISTOGRAM = 4 * 2**20
-"""Bytes a shard sends of a digit of 22 bits at most: a byte a value, where rows differ in all."""
+HISTOGRAM = 8 * 2**20
+"""Bytes a shard sends of a digit of 22 bits: one or two a value, where rows differ in all."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def reckon(known: Constants, items: int, machines: int) -> Reckoned:
     return Reckoned(
         items,
         machines,
-        compute=cpu / (CORES * min(machines, shards)),
+        compute=cpu / min(CORES * machines, shards),  # a task is a shard, and has one core
         moving=(read + written) / (NETWORK * min(machines, shards)),
         driver=serial,
         read=read,

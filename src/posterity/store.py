@@ -295,7 +295,7 @@ class Store(Stored):
             known = context.model(name).settings.get("predict")
         if known is None:
             raise InvalidParameter("An update needs a model with predict=, or a file of votes=.")
-        if context.executor is not LOCAL:
+        if context.executor != LOCAL:
             return known
         return Loaded(load_predict(known) if isinstance(known, str) else known)
 

@@ -128,17 +128,21 @@ class Tally:
         self.total += other.total
         self._waiting += other._waiting
         self._held += other._held
-        sent = other._sent if other._counts is None else (None, other._counts)
-        if sent is not None:
-            if self._counts is None:
-                self._counts = np.zeros(1 << WIDTHS[self.level], dtype=np.int64)
-            seen, counts = sent
-            if seen is None:
-                self._counts += counts
-            else:
-                self._counts[seen] += counts  # each value is named once
+        for sent in (other._sent, None if other._counts is None else (None, other._counts)):
+            self._receive(sent)
         if self._held >= FEW:
             self._settle()
+
+    def _receive(self, sent: tuple[Any, Any] | None) -> None:
+        if sent is None:
+            return
+        if self._counts is None:
+            self._counts = np.zeros(1 << WIDTHS[self.level], dtype=np.int64)
+        seen, counts = sent
+        if seen is None:
+            self._counts += counts
+        else:
+            self._counts[seen] += counts  # each value is named once
 
     @property
     def counts(self) -> Counts:
@@ -146,6 +150,8 @@ class Tally:
         return self._settle()
 
     def _settle(self) -> Counts:
+        sent, self._sent = self._sent, None
+        self._receive(sent)
         none = np.zeros(0, dtype=np.int64)
         digits = np.concatenate([none, *self._waiting])
         counts: Counts = np.bincount(digits, minlength=1 << WIDTHS[self.level])
@@ -157,7 +163,7 @@ class Tally:
 
     def reach(self, count: int) -> tuple[int, int, int]:
         """The value at which so many are reached; how many have a lower one, and it itself."""
-        if self._counts is None:
+        if self._counts is None and self._sent is None:
             digits = np.concatenate(self._waiting)
             value = int(np.partition(digits, count - 1)[count - 1])
             return value, int((digits < value).sum()), int((digits == value).sum())

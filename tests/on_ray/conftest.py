@@ -44,6 +44,10 @@ class Nodes:
                 num_cpus=1, num_gpus=1, object_store_memory=100 * 2**20, wait=True
             )
 
+    def lose_one(self) -> None:
+        """Kill a node, but not the driver's."""
+        self._cluster.remove_node(self._cluster.worker_nodes.copy().pop(), allow_graceful=False)
+
     def close(self) -> None:
         """Stop everything."""
         import ray

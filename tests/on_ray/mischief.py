@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from posterity.executors import Executor, Pool, Replicas
 from posterity.tables import failpoints
 
 WORKER, AFTER, WRITING, NODE, STALL = "worker", "after", "writing", "node", "stall"
-HOW = (WORKER, AFTER, WRITING, NODE, STALL)
+POOL = "replicas"
+"""The stage in which the model votes; the others are named by what they do with a shard."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,12 @@ class Fault:
             time.sleep(4)
         if what == WRITING:  # with a file half made
             os.environ[failpoints.VARIABLE] = "file.synced"
-        try:
-            return work(*given)
-        finally:
-            os.environ.pop(failpoints.VARIABLE, None)
-            if what == AFTER:  # all is done and nobody is told
-                os.kill(os.getpid(), signal.SIGKILL)
+        made = work(*given)
+        if what == WRITING:
+            raise AssertionError("nothing was written that it could die of")
+        if what == AFTER:  # all is done and nobody is told
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
 
 
 @dataclass(frozen=True)
@@ -79,15 +81,13 @@ class _Make:
 
 
 class Mischief:
-    """An executor that has a fault in one of the things it is asked for, counted from 0."""
+    """An executor that has a fault in one stage of what it is asked for."""
 
-    def __init__(self, inner: Executor, fault: Fault, *, call: int | None, pool: bool) -> None:
-        self._inner, self._fault, self._call, self._pool = inner, fault, call, pool
-        self.calls = 0
+    def __init__(self, inner: Executor, fault: Fault, stage: str) -> None:
+        self._inner, self._fault, self._stage = inner, fault, stage
 
     def _struck(self, task: Callable[..., Any]) -> Callable[..., Any]:
-        self.calls += 1
-        return _Task(self._fault, task) if self.calls - 1 == self._call else task
+        return _Task(self._fault, task) if stage_of(task) == self._stage else task
 
     def map(self, task: Callable[..., Any], *parts: Iterable[Any]) -> Iterator[Any]:
         return self._inner.map(self._struck(task), *parts)
@@ -98,4 +98,13 @@ class Mischief:
     def pool(
         self, make: Callable[[], Callable[[Any], Any]], replicas: Replicas
     ) -> AbstractContextManager[Pool]:
-        return self._inner.pool(_Make(self._fault, make) if self._pool else make, replicas)
+        struck = _Make(self._fault, make) if self._stage == POOL else make
+        return self._inner.pool(struck, replicas)
+
+
+def stage_of(task: Any) -> str:
+    """What a task does with a shard, by the name of the function."""
+    while isinstance(task, partial):
+        sees = task.func.__name__ == "see"  # of a survey, which is told what to look for
+        task = task.args[0] if sees else task.func
+    return str(getattr(task, "__name__", type(task).__name__)).strip("_")

@@ -22,7 +22,7 @@ from posterity import Model, Store
 from posterity.errors import Unavailable
 from posterity.executors import LOCAL, Executor, open_executor
 from tests.on_ray.conftest import Nodes
-from tests.on_ray.mischief import AFTER, NODE, STALL, WORKER, WRITING, Fault, Mischief
+from tests.on_ray.mischief import AFTER, NODE, POOL, STALL, WORKER, WRITING, Fault, Mischief
 from tests.stores import NAMES, World, contents
 
 pytestmark = pytest.mark.usefixtures("nodes")
@@ -57,49 +57,61 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return contents(updated(path, LOCAL))
 
 
-# What an update asks an executor for, in turn: values held, the cut, the choice, pending flips,
-# what is left to ask, how many votes, a sample, the fold, pending flips, published or not, publish.
-STAGES = 9
+# What an update asks an executor for, in turn.
+STAGES = (
+    "drawn",
+    "values_of",
+    "count_digits",
+    "before",
+    "count_of_shard",
+    "count_left",
+    "count_of",
+    "Fold",
+    "write",
+)
 FAULTS = [
-    *((call, how) for call in range(STAGES) for how in (WORKER,)),
-    (0, NODE),
-    (0, AFTER),
-    (1, STALL),
-    (6, AFTER),
-    (7, WRITING),
-    (7, NODE),
-    (7, AFTER),
-    (8, WRITING),
+    *((stage, WORKER) for stage in STAGES),
+    ("values_of", NODE),
+    ("values_of", AFTER),
+    ("count_digits", STALL),
+    ("before", NODE),
+    ("Fold", WRITING),
+    ("Fold", NODE),
+    ("Fold", AFTER),
+    ("write", WRITING),
+    *((POOL, how) for how in (WORKER, AFTER, WRITING, NODE, STALL)),
 ]
-FEW = [(0, NODE), (7, WRITING)]
+FEW = [("Fold", WRITING), (POOL, NODE)]
 
 
-@pytest.mark.parametrize(("call", "how"), FAULTS if TORTURE else FEW)
-def test_tasks_that_die(call: int, how: str, tmp_path: Path, undisturbed: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("stage", "how"), FAULTS if TORTURE else FEW)
+def test_whatever_dies(stage: str, how: str, tmp_path: Path, undisturbed: dict[str, Any]) -> None:
     import ray
 
     prepared(tmp_path / "store")
     mark = tmp_path / "mark"
     fault = Fault(how, str(mark), ray.get_runtime_context().get_node_id())
-    mischief = Mischief(open_executor("ray"), fault, call=call, pool=False)
-    store = updated(tmp_path / "store", mischief)
+    store = updated(tmp_path / "store", Mischief(open_executor("ray"), fault, stage))
     assert mark.exists()
     assert store.check() == []
     assert contents(store) == undisturbed
 
 
-@pytest.mark.parametrize("how", [WORKER, AFTER, WRITING, NODE, STALL] if TORTURE else [NODE])
-def test_replicas_that_die(how: str, tmp_path: Path, undisturbed: dict[str, Any]) -> None:
-    import ray
+def test_arrays_held_by_a_lost_node_are_made_again(nodes: Nodes) -> None:
+    """Of a size that is kept where it is made, and not sent to the driver."""
+    executor = open_executor("ray")
+    held = executor.hold(_ramp, range(9))
+    assert list(executor.map(_sum, held)) == [_sum(_ramp(at)) for at in range(9)]
+    nodes.lose_one()
+    assert list(executor.map(_sum, held)) == [_sum(_ramp(at)) for at in range(9)]
 
-    prepared(tmp_path / "store")
-    mark = tmp_path / "mark"
-    fault = Fault(how, str(mark), ray.get_runtime_context().get_node_id())
-    mischief = Mischief(open_executor("ray"), fault, call=None, pool=True)
-    store = updated(tmp_path / "store", mischief)
-    assert mark.exists()
-    assert store.check() == []
-    assert contents(store) == undisturbed
+
+def _ramp(start: int) -> np.ndarray:
+    return np.arange(start, start + 2**19, dtype=np.float64)
+
+
+def _sum(values: np.ndarray) -> float:
+    return float(values.sum())
 
 
 def _deadly(number: int, die: Callable[[], None]) -> Model:
@@ -138,6 +150,16 @@ def test_an_item_that_kills_whoever_looks_at_it_costs_itself(
     assert last.report["evaluations"] == len(plan.rows) - 1
     assert "replicas of the model die over it" in last.report["note"]
     assert store.check() == []
+
+
+@pytest.mark.skipif(not TORTURE, reason="in `make torture`")
+def test_a_model_that_leaves_by_itself_is_given_up(tmp_path: Path) -> None:
+    prepared(tmp_path / "store")
+    world = World(ITEMS, 120)
+    model = Model("new", labelled=world.labelled_table("new"), predict=lambda _: sys.exit(0))
+    with pytest.raises(Unavailable, match="died one after the other"):
+        updated(tmp_path / "store", "ray", model)
+    assert Store(tmp_path / "store").check() == []
 
 
 @pytest.mark.skipif(not TORTURE, reason="in `make torture`: twenty processes have to die")

@@ -91,7 +91,7 @@ def test_needs_no_node_has_are_told(tmp_path: Path) -> None:
     world = World(30)
     store = Store.create(tmp_path / "store", classes=NAMES, executor="ray")
     store.add(world.table())
-    with pytest.raises(InvalidParameter, match=r"needs 4 GPU, and no node .* has so much"):
+    with pytest.raises(InvalidParameter, match=r"needs 1 CPU, 4 GPU, and no node .* has so much"):
         store.update(world.model("old"), replicas="1,gpus=4")
 
 

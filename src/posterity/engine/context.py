@@ -55,7 +55,7 @@ class Context:
         return Context(self.files, self.executor)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What shards are worked on with is read once, here: on other machines no log is opened.
+        # What shards are worked on with is read once, here: elsewhere only a filter opens a log.
         _ = self.classes, self.rows, self.removed, self.models
         kept = {name: value for name, value in self.__dict__.items() if name != "labelled"}
         return kept | {"executor": LOCAL}

@@ -105,8 +105,10 @@ class _Asking:
     def __init__(self, run: Run, failed: dict[int, str], batch: int, max_errors: int) -> None:
         self._run, self._failed = run, dict(failed)
         self._batch, self._max_errors = batch, max_errors
-        self._deaths = 0
-        """Since a replica last came back with something."""
+        self._deaths = self._handed = 0
+        """Since a replica last came back with something; and items handed out."""
+        self._works = False
+        """Whether any replica came back with something."""
 
     def of(self, pool: Pool, rows: Iterator[Rows]) -> Iterator[Asked]:
         """What is done, as it is done."""
@@ -115,8 +117,8 @@ class _Asking:
             again: list[Unit] = []
             for unit, made in pool.run(rounds):
                 asked = self._lost(unit, made, again) if isinstance(made, Lost) else made
-                if asked.done:
-                    self._deaths = 0
+                if asked is made:
+                    self._deaths, self._works = 0, True
                 self._failed |= asked.errors
                 _refuse_errors(self._failed, self._max_errors)
                 yield asked
@@ -130,27 +132,31 @@ class _Asking:
 
     def _units(self, parts: Iterator[Rows]) -> Iterator[Unit]:
         for rows in parts:
+            self._handed += len(rows)
             yield Unit(rows, self._batch, self._most)
 
     def _lost(self, unit: Unit, lost: Lost, again: list[Unit]) -> Asked:
         """A replica died. What it made durable is not asked again; the rest is, and an item that
         kills one replica after the other is found by halves.
         """
-        self._deaths += 1
+        self._deaths += unit.tries > 0  # a node that is lost takes many at once, each once
         kept, errors = self._run.kept(), self._run.errors()
         size = self._run.context.description.shard_rows
         shards = np.unique(unit.rows // size).tolist()
         have = np.concatenate([unit.rows[:0], *(kept.rows_of(shard) for shard in shards)])
         left = unit.rows[~np.isin(unit.rows, have) & ~np.isin(unit.rows, list(errors))]
         if len(left) < len(unit.rows):
+            self._deaths, self._works = 0, True
             if len(left):
                 again.append(replace(unit, rows=left, tries=0))
             own = {row: errors[row] for row in unit.rows.tolist() if row in errors}
             return Asked(len(unit.rows) - len(left), own)
-        if self._deaths > DEATHS:
+        # An item is to blame only where others are not: the only one there is, or where votes came.
+        sure = self._works or self._handed == 1
+        if self._deaths > DEATHS or (len(left) == 1 and unit.tries and not sure):
             raise Unavailable(
-                f"{DEATHS} replicas of the model died one after the other without a vote; the last "
-                f"said: {lost.reason}.",
+                "Replicas of the model died one after the other without a vote; the last said: "
+                f"{lost.reason}.",
                 hint="All votes are kept. Mend the model, or give its replicas more memory "
                 "(--replicas COUNT,memory=…), and run the same again.",
             )

@@ -249,7 +249,7 @@ def make_plan(
     elif only is None:
         spent = budget
     # Fewer passes are worth some memory, but not that of whoever drives a cluster.
-    cap = CAP if context.executor is LOCAL else DRIVEN
+    cap = CAP if context.executor == LOCAL else DRIVEN
     cut = find_cut(survey.look, spent.evaluations, cap=cap)
     rows, counts = RowSet(context.rows), np.zeros(len(context.classes) + 1, dtype=np.int64)
     for taken in chosen(survey.look, cut, partial(Taken.of, classes=len(context.classes))):

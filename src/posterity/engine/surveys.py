@@ -19,6 +19,7 @@ from posterity.engine.fits import Fit
 from posterity.engine.history import ShardHistory
 from posterity.engine.rowsets import Bits, RowSet, packed, unpacked
 from posterity.engine.steps import live_updates
+from posterity.errors import StoreError
 from posterity.products import Votes
 from posterity.selectors import Candidates, Selector
 from posterity.tables.delta import Snapshot
@@ -172,7 +173,10 @@ def _satisfying(stored: Snapshot, where: str, shard: Shard) -> Bits:
     let = np.zeros(items, dtype=np.bool_)
     # On a line of its own, since a filter may end with a comment.
     for part in stored.selected(["row"], f"({where}\n) AND shard = {number}"):
-        let[part.column("row").to_numpy() - start] = True
+        rows = part.column("row").to_numpy() - start
+        if len(rows) and not (rows.min() >= 0 and rows.max() < items):
+            raise StoreError(f"The filter {where!r} cannot be used: its parentheses do not match.")
+        let[rows] = True
     return packed(let)
 
 

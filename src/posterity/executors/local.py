@@ -25,7 +25,7 @@ class Local:
 
     def map(self, task: Callable[..., Result], *parts: Iterable[Any]) -> Iterator[Result]:
         """One after the other, when asked for."""
-        return map(task, *parts)
+        return (task(*given) for given in zip(*parts, strict=True))
 
     def hold(self, task: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
         """In files without a name: memory does not grow with items."""
@@ -35,7 +35,7 @@ class Local:
         self, make: Callable[[], Callable[[Any], Any]], replicas: Replicas
     ) -> AbstractContextManager[Pool]:
         """One replica: this process."""
-        if replicas != Replicas():
+        if replicas not in (Replicas(), Replicas(1)):
             raise InvalidParameter(
                 f"The executor 'local' has one replica, this process; got replicas {replicas}.",
                 hint="Replicas are for a cluster: give executor='ray' (--executor ray) too.",

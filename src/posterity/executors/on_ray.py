@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from posterity.executors.protocol import Lost, Pool, Replicas, Result, Unit
 
 try:
     import ray
-    from ray.exceptions import RayActorError, RayError, RayTaskError
+    from ray.exceptions import ActorDiedError, RayError, RayTaskError
 except ImportError:
     raise MissingExtra.of("Running on a Ray cluster", "ray") from None
 
@@ -31,6 +32,10 @@ AHEAD = 2
 """Tasks in flight for each CPU, so that none waits for the driver."""
 RETRIES = 5
 """How often a task is started again when its worker or node dies."""
+ENDING = 60.0
+"""Seconds a task that nobody waits for may take to end."""
+REFUSED = 10
+"""Times a replica may die before it has begun."""
 PATIENCE = 900.0
 """Seconds without any replica before that is an error: a cluster may be getting more nodes."""
 STARTING = 5.0
@@ -47,10 +52,16 @@ class OnRay:
     def connect(cls, given: str) -> OnRay:
         """To the cluster an executor's name means."""
         address = given.removeprefix("ray").removeprefix("://")
-        if ray.is_initialized():
-            return cls(given)
         if given.startswith("ray://") and not address:
             raise InvalidParameter.of("executor", "ray, ray://local or ray://HOST:PORT", given)
+        if ray.is_initialized():
+            if given not in ("ray", *_CONNECTED):
+                raise InvalidParameter(
+                    f"This process is connected to a Ray cluster already, not by {given!r}.",
+                    hint="Give executor='ray' for that one, or call ray.shutdown() before.",
+                )
+            return cls(given)
+        _CONNECTED.clear()
         try:
             if address == "local":
                 ray.init(address="local", include_dashboard=False, **_QUIET)
@@ -58,12 +69,14 @@ class OnRay:
                 ray.init(address=given, **_QUIET)
             else:
                 ray.init(address="auto", **_QUIET)
-        except (ConnectionError, RayError, RuntimeError, OSError) as error:
+        # A ValueError is a package that Ray lacks, or an address it cannot read.
+        except (ConnectionError, RayError, RuntimeError, OSError, ValueError) as error:
             raise Unavailable(
                 f"There is no Ray cluster at {given!r}: {str(error).splitlines()[0]}",
                 hint="Start one with `ray start --head`, name one (ray://HOST:10001), or let one "
                 "of this machine be started for this run alone (ray://local).",
             ) from None
+        _CONNECTED.add(given)
         return cls(given)
 
     def map(self, task: Callable[..., Result], *parts: Iterable[Any]) -> Iterator[Result]:
@@ -79,8 +92,7 @@ class OnRay:
             while waiting:
                 yield _got(waiting.popleft())
         finally:
-            for left in waiting:  # nobody will ask for them
-                ray.cancel(left)
+            _forget(waiting)
 
     def hold(self, task: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
         """In the memory of the nodes that made them; Ray moves to disk what is too much."""
@@ -101,6 +113,19 @@ class OnRay:
             yield pool
         finally:
             pool.close()
+
+
+_CONNECTED: set[str] = set()
+"""By which name this process was connected, if by us."""
+
+
+def _forget(tasks: Sequence[Any]) -> None:
+    """Nobody will ask for what these return; none of them writes anything after this."""
+    if not tasks or not ray.is_initialized():  # Ray would start a cluster to cancel them on
+        return
+    for left in tasks:
+        ray.cancel(left)
+    ray.wait(list(tasks), num_returns=len(tasks), timeout=ENDING, fetch_local=False)
 
 
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -129,12 +154,12 @@ class _Shared:
 _OPENED: dict[str, Callable[..., Any]] = {}
 
 
-def _alone() -> None:
-    """A process of a cluster is one of many on its machine: one thread for kernels and Arrow."""
+def _alone(threads: int = 1) -> None:
+    """A process of a cluster is one of many on its machine: few threads for kernels and Arrow."""
     import pyarrow as pa
 
-    os.environ["POSTERITY_THREADS"] = "1"
-    pa.set_cpu_count(1)
+    os.environ["POSTERITY_THREADS"] = str(threads)
+    pa.set_cpu_count(threads)
     pa.set_io_thread_count(2)
 
 
@@ -180,14 +205,17 @@ class _Replica:
     def __init__(self) -> None:
         self._work: Callable[[Any], Any] | None = None
 
-    def begin(self, make: Callable[[], Callable[[Any], Any]], path: str) -> bool:
-        """Answered when it is there; asked again after a restart, which forgets everything."""
-        _alone()
+    def begin(self, make: list[Any], path: str, threads: int) -> bool:
+        """Answered when it is there; asked again after a restart, which forgets everything.
+
+        ``make`` is in a list, so that it is unpacked here, after the path is known.
+        """
+        _alone(threads)
         # Where the driver finds modules; on other machines there may be nothing of the name.
         if Path(path).is_dir() and path not in sys.path:
             sys.path.insert(0, path)
         if self._work is None:
-            self._work = make()
+            self._work = ray.get(make[0])()
         return True
 
     def work(self, unit: Any) -> tuple[Any, int]:
@@ -222,17 +250,32 @@ class _Replicas:
             needs["memory"] = replicas.memory
         kind: Any = ray.remote(_Replica)
         # A unit is not tried again by itself: whether it is to blame is for the caller to find out.
-        kind = kind.options(max_restarts=-1, max_task_retries=0, **needs)
-        self._make = ray.put(make)
-        self._actors = [kind.remote() for _ in range(_room(replicas))]
+        self._kind = kind.options(max_restarts=-1, max_task_retries=0, **needs)
+        self._threads = max(1, int(replicas.cpus))
+        try:
+            self._make = ray.put(make)
+        except TypeError as error:
+            raise InvalidParameter(
+                f"The model cannot be sent to a cluster: {_first(error)}.",
+                hint="Give a class, which each replica makes for itself, or MODULE:NAME of one.",
+            ) from None
+        self._actors: set[Any] = set()
+        self._refused = 0
+        """Replicas that did not even begin, since one last did."""
+        self._count = _room(replicas)
 
-    def _begin(self, actor: Any) -> Any:
-        return actor.begin.remote(self._make, str(Path.cwd()))
+    def _begin(self, actor: Any | None = None) -> tuple[Any, Any]:
+        """A replica, and the promise that it is there."""
+        if actor is None:
+            actor = self._kind.remote()
+            self._actors.add(actor)
+        return actor.begin.remote([self._make], str(Path.cwd()), self._threads), actor
 
     def run(self, units: Iterable[Unit]) -> Iterator[tuple[Unit, Any]]:
         """One unit a replica at a time: what dies with it is one unit."""
         left, busy = iter(units), dict[Any, tuple[Any, Any]]()
-        coming = {self._begin(actor): actor for actor in self._actors}
+        had = [*self._actors, *[None] * (self._count - len(self._actors))]
+        coming = dict(self._begin(actor) for actor in had)
         following = next(left, _NONE)
         idle = 0.0
         while busy or following is not _NONE:
@@ -249,13 +292,14 @@ class _Replicas:
             for reference in done:
                 if reference in coming:
                     actor = coming.pop(reference)
-                    there = _is_there(reference)
+                    there = self._has_begun(reference)
                 else:
                     actor, unit = busy.pop(reference)
                     made, there = self._made_of(reference, actor)
                     yield unit, made
                 if not there:
-                    coming[self._begin(actor)] = actor
+                    # One that has left by itself, instead of dying, is not restarted by Ray.
+                    coming.update([self._begin(None if self._is_gone(actor) else actor)])
                 elif following is not _NONE:
                     busy[actor.work.remote(following)] = actor, following
                     following = next(left, _NONE)
@@ -273,42 +317,59 @@ class _Replicas:
             return made, False
         return made, True
 
+    def _has_begun(self, reference: Any) -> bool:
+        """Whether a replica is there; an error where one after the other is not."""
+        try:
+            ray.get(reference)
+        except RayTaskError as error:
+            raise _cause(error) from None
+        except RayError as error:
+            self._refused += 1
+            if self._refused > REFUSED * self._count:
+                raise Unavailable(
+                    f"Replicas of the model die before they are asked anything; the last said: "
+                    f"{_first(error)}.",
+                    hint="All votes are kept. Try to import and load the model on a node.",
+                ) from None
+            time.sleep(min(1.0, 0.1 * self._refused))  # it may be on its way
+            return False
+        self._refused = 0
+        return True
+
+    def _is_gone(self, actor: Any) -> bool:
+        """Whether Ray will not restart it."""
+        probe = actor.begin.remote([self._make], str(Path.cwd()), self._threads)
+        try:
+            ray.get(probe, timeout=0.5)
+        except ActorDiedError:
+            self._actors.discard(actor)
+            return True
+        except RayError:
+            return False
+        return False
+
     def close(self) -> None:
         """Let the processes go."""
-        for actor in self._actors:
+        for actor in self._actors if ray.is_initialized() else ():
             ray.kill(actor)
-
-
-def _is_there(reference: Any) -> bool:
-    try:
-        return bool(ray.get(reference, timeout=STARTING))
-    except RayTaskError as error:
-        raise _cause(error) from None
-    except RayActorError as error:
-        if getattr(error, "actor_init_failed", False):
-            raise Unavailable(f"No replica can be started: {_first(error)}.") from None
-        return False
-    except RayError:
-        return False
 
 
 def _room(replicas: Replicas) -> int:
     """How many replicas there are to be; an error where not even one can be."""
-    have = _resources()
-    fits = []
-    for name, need in (("CPU", replicas.cpus), ("GPU", replicas.gpus)):
-        if not need:
-            continue
-        nodes = [float(node["Resources"].get(name, 0)) for node in _nodes() if node["Alive"]]
-        if max(nodes, default=0) < need:
-            raise InvalidParameter(
-                f"A replica needs {need:g} {name}, and no node of the cluster has so much "
-                f"(the cluster has {have.get(name, 0):g} in all).",
-                hint="Ask for less (--replicas COUNT,cpus=…,gpus=…), or add such a node.",
-            )
-        fits.append(sum(int(there // need) for there in nodes))
-    room = min(fits, default=1)
-    return max(1, room if replicas.count is None else replicas.count)
+    needs = {"CPU": replicas.cpus, "GPU": replicas.gpus, "memory": float(replicas.memory or 0)}
+    needs = {name: need for name, need in needs.items() if need}
+    room = 0
+    for node in _nodes():
+        has = {name: float(node["Resources"].get(name, 0)) for name in needs}
+        if node["Alive"]:
+            room += min((int(has[name] // need) for name, need in needs.items()), default=1)
+    if not room:
+        told = ", ".join(f"{need:g} {name}" for name, need in needs.items())
+        raise InvalidParameter(
+            f"A replica needs {told}, and no node of the cluster has so much.",
+            hint="Ask for less (--replicas COUNT,cpus=…,gpus=…,memory=…), or add such a node.",
+        )
+    return room if replicas.count is None else replicas.count
 
 
 def _resources() -> dict[str, float]:

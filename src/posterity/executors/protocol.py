@@ -98,7 +98,7 @@ class Replicas:
             }
             memory = _bytes(spec.options["memory"]) if "memory" in spec.options else None
             count = None if spec.value is None else int(spec.value)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise InvalidParameter.of("replicas", allowed, given) from None
         return cls(count, memory=memory, **needs)
 

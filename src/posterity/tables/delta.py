@@ -215,7 +215,7 @@ class Snapshot:
         """The rows of one file part by part; with ``row``, only the parts that may hold it."""
         with self._whole(file):
             parquet = self._open(file)
-            spans = _spans(parquet)
+            spans = _spans(parquet.metadata)
             wanted = [
                 group
                 for group, (low, high) in enumerate(spans)
@@ -228,21 +228,27 @@ class Snapshot:
 
     def spans(self, file: DataFile) -> list[tuple[int, int]]:
         """For each part of a file the lowest and the highest row it may hold."""
-        with self._whole(file):
-            return _spans(self._open(file))
+        with self._whole(file):  # only the end of it is read
+            return _spans(pq.read_metadata(self._ranged(file)))
 
     def read_group(self, file: DataFile, group: int, columns: Sequence[str]) -> pa.Table:
-        """The rows of one part of a file."""
+        """The rows of one part of a file; the others are not fetched."""
         with self._whole(file):
-            parquet = self._open(file)
-            rows = parquet.read_row_group(group, self._held(parquet, columns))
+            parquet = pq.ParquetFile(self._ranged(file))
+            # In this thread: others would wait for the lock that a file of Python needs.
+            rows = parquet.read_row_group(
+                group, self._held(parquet, columns), use_threads=self.table.files.options is None
+            )
         return self._fitted(file, rows, columns)
+
+    def _ranged(self, file: DataFile) -> Any:
+        """A file to be read in parts."""
+        return self.table.files.open(f"{self.table.name}/{file.path}")
 
     def highest(self, file: DataFile, column: str) -> int | None:
         """The largest value of a column as the file's statistics tell; None if they do not."""
         with self._whole(file):  # only the end of it is read
-            source = self.table.files.open(f"{self.table.name}/{file.path}")
-            told = pq.read_metadata(source)
+            told = pq.read_metadata(self._ranged(file))
         names = told.schema.names
         at = names.index(column) if column in names else None
         if at is None or not told.num_row_groups:
@@ -360,9 +366,9 @@ class Snapshot:
                 raise StoreError(f"'{file.path}' has {size} bytes where {file.size} were written.")
 
 
-def _spans(parquet: pq.ParquetFile) -> list[tuple[int, int]]:
-    """The lowest and highest row of each row group, as far as the statistics tell."""
-    told, every = parquet.metadata, (0, 2**62)
+def _spans(told: Any) -> list[tuple[int, int]]:
+    """The lowest and highest row of each row group, as far as a file's metadata tell."""
+    every = (0, 2**62)
     names = told.schema.names
     if "row" not in names:
         return [every] * told.num_row_groups
