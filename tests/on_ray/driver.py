@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import time
@@ -32,10 +31,9 @@ def main(folder: Path, address: str) -> None:
     kind, _, workers = address.partition(":")
     if kind == "local":
         ray.init("local", num_cpus=int(workers), include_dashboard=False, log_to_driver=False)
-    else:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    executor = "ray" if kind == "local" else f"ray://{address}"
     model = Model("new", labelled=world.labelled_table("new"), predict=predict)
-    updated(folder / "store", "ray", model)
+    updated(folder / "store", executor, model)
 
 
 if __name__ == "__main__":

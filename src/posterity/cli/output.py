@@ -54,7 +54,7 @@ executor_option = click.option(
     show_default=True,
     envvar="POSTERITY_EXECUTOR",
     help="Where shards are worked on: local, or a Ray cluster: ray (the one this machine belongs"
-    " to), ray://HOST:PORT, ray://local (one of this machine, for this call).",
+    " to, or ray://HOST:PORT of its head), ray://local (one of this machine, for this call).",
 )
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -2,7 +2,7 @@
 
     open_executor("local")               here, one shard after the other
     open_executor("ray")                 the cluster this machine belongs to
-    open_executor("ray://host:10001")    a cluster elsewhere
+    open_executor("ray://head:6379")     the same by its address, where there are several
     open_executor("ray://local")         one of this machine alone, started for the occasion
 
 The engine says what is done with a shard; an executor only where and when. So results are the same

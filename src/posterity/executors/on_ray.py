@@ -66,15 +66,16 @@ class OnRay:
             if address == "local":
                 ray.init(address="local", include_dashboard=False, **_QUIET)
             elif address:
-                ray.init(address=given, **_QUIET)
+                # Not by Ray's client, though it is written so: a driver is on a node of its cluster.
+                ray.init(address=address, **_QUIET)
             else:
                 ray.init(address="auto", **_QUIET)
         # A ValueError is a package that Ray lacks, or an address it cannot read.
         except (ConnectionError, RayError, RuntimeError, OSError, ValueError) as error:
             raise Unavailable(
                 f"There is no Ray cluster at {given!r}: {str(error).splitlines()[0]}",
-                hint="Start one with `ray start --head`, name one (ray://HOST:10001), or let one "
-                "of this machine be started for this run alone (ray://local).",
+                hint="Start one with `ray start --head`, join one with `ray start --address=…`, or "
+                "let one of this machine be started for this run alone (ray://local).",
             ) from None
         _CONNECTED.add(given)
         return cls(given)
