@@ -66,7 +66,7 @@ class OnRay:
             if address == "local":
                 ray.init(address="local", include_dashboard=False, **_QUIET)
             elif address:
-                # Not by Ray's client, though it is written so: a driver is on a node of its cluster.
+                # Not by Ray's client, though written so: a driver is on a node of its cluster.
                 ray.init(address=address, **_QUIET)
             else:
                 ray.init(address="auto", **_QUIET)
