@@ -35,6 +35,8 @@ class Fault:
         import ray
 
         if self.how == NODE and ray.get_runtime_context().get_node_id() == self.head:
+            if not Path(self.mark).exists():
+                time.sleep(1)  # else it does all there is to do before the others begin
             return ""
         try:
             Path(self.mark).touch(exist_ok=False)
