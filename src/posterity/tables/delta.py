@@ -215,12 +215,8 @@ class Snapshot:
         """The rows of one file part by part; with ``row``, only the parts that may hold it."""
         with self._whole(file):
             parquet = self._open(file)
-            spans = _spans(parquet.metadata)
-            wanted = [
-                group
-                for group, (low, high) in enumerate(spans)
-                if row is None or low <= row <= high
-            ]
+            spans = enumerate(_spans(parquet.metadata))
+            wanted = [at for at, (low, high) in spans if row is None or low <= row <= high]
         for group in wanted:
             with self._whole(file):
                 rows = parquet.read_row_group(group, self._held(parquet, columns))
