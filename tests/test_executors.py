@@ -44,6 +44,8 @@ def test_replicas_are_for_clusters(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="has one replica") as caught:
         store.update(world.model("mid"), replicas="2,gpus=1")
     assert "executor='ray'" in str(caught.value)
+    with pytest.raises(InvalidParameter, match="replicas"):  # also where no model is asked
+        store.update(world.model("old"), replicas="2,gpus=x")
 
 
 @pytest.mark.parametrize("given", ["0", "x", "2,gpus=-1", "2,cpus=nan", "2,memory=lots", "2,3"])

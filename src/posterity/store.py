@@ -226,6 +226,7 @@ class Store(Stored):
         by as many ``replicas`` as the executor has room for, or as told (see ``Replicas``).
         With ``plan`` the plan's own budget, selector, rule and filter hold.
         """
+        side_by_side = Replicas.read(replicas)  # a slip is told before anything is done
         context, request, note = self._request(
             model, budget, selector, rule, where, seed, writing=True
         )
@@ -254,7 +255,7 @@ class Store(Stored):
                     predict,
                     batch=batch,
                     max_errors=max_errors,
-                    replicas=Replicas.read(replicas),
+                    replicas=side_by_side,
                     progress=progress,
                 )
             return None
