@@ -16,7 +16,7 @@ from posterity import Model, Store
 from posterity.cli import cli
 from posterity.engine.context import Context
 from posterity.engine.history import ShardHistory
-from posterity.engine.planning import load_plan
+from posterity.engine.planfiles import load_plan
 from posterity.engine.reports import Report
 from posterity.engine.totals import Total, total_of
 from posterity.errors import InvalidData

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from posterity import Model, Store
-from posterity.engine import planning, rowsets, surveys
+from posterity.engine import planfiles, rowsets, surveys
 from posterity.engine.context import Context
-from posterity.engine.planning import load_plan, save_plan
+from posterity.engine.planfiles import load_plan, save_plan
 from posterity.errors import StoreError
 from posterity.tables.delta import to_parquet
 from posterity.tables.files import open_files
@@ -68,7 +68,7 @@ def test_shards_and_blocks_do_not_matter(tmp_path: Path, world: World) -> None:
 
 def test_a_plan_is_read_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rowsets, "STRETCH", 16)
-    monkeypatch.setattr(planning, "STRETCH", 16)
+    monkeypatch.setattr(planfiles, "STRETCH", 16)
     context = opened(store)
     plan = store.plan("new", budget="100%")
     kept = load_plan(context, plan.id)

@@ -186,6 +186,41 @@ def forecast(
     return Estimate(net * scale, net * scale - reach, net * scale + reach)
 
 
+def expect(count: int, *, labelled: int, items: int, dispersion: float = 1.0) -> Estimate:
+    """How many flips of a kind so many items can expect, of a step that was tried on labelled ones.
+
+    >>> expect(40, labelled=1000, items=5000).value
+    200.0
+    """
+    scale = items / max(labelled, 1)
+    variance = dispersion * (count + FEW) * (scale**2 + scale)
+    told = _positive(max(count * scale, FEW), variance, most=items)
+    # Having seen none does not make it none: then the interval is that of about one.
+    low = 0.0 if not count else told.low
+    return Estimate(count * scale, low, told.high)
+
+
+def among(whole: Estimate, every: Sums, own: Sums) -> Estimate:
+    """How many of some of a step's flips are of a kind, as the estimate of the whole step has it.
+
+    ``every``, ``own``: beliefs that each is, of all flips of the step and of these. What is not
+    known of the whole, beyond chance, is not known of a part either.
+
+    >>> step = Sums.of([0.5] * 40)
+    >>> round(among(Estimate(10.0, 6.0, 15.0), step, Sums.of([0.5] * 4)).value, 1)
+    1.0
+    """
+    if every.belief <= FEWEST:
+        return Estimate(0.0, 0.0, 0.0)
+    ratio = whole.value / every.belief
+    value = ratio * own.belief
+    if whole.low is None or whole.high is None:
+        return Estimate(value)
+    variance = ((whole.high - whole.low) / (2 * NORMAL)) ** 2
+    unsure = max(0.0, variance - ratio * every.variance) / every.belief**2
+    return _positive(value, own.belief**2 * unsure + ratio * own.variance, most=own.items)
+
+
 def dispersion(halves: Sequence[tuple[int, int, int]]) -> float:
     """How much more net corrections vary than if each item was on its own, as two halves have it.
 

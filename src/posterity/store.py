@@ -22,6 +22,7 @@ from posterity.engine import (
     extending,
     importing,
     learning,
+    planfiles,
     planning,
     predictions,
     publishing,
@@ -174,7 +175,7 @@ class Store(Stored):
         if plan is None:
             note = "Nothing to do: this was carried out already (see --more)."
             return Plan("", request, context.head, context.rows, RowSet(0), 0, {}, None, note=note)
-        planning.save_plan(context, plan)
+        planfiles.save_plan(context, plan)
         return plan
 
     def compare(
@@ -277,7 +278,7 @@ class Store(Stored):
             return updating.nothing(request, str(registered(context, request.model)))
         if (made := updating.step_of(context, plan)) is not None:
             return made
-        kept = planning.load_plan(context, plan)
+        kept = planfiles.load_plan(context, plan)
         if kept is None:
             raise UnknownName.among("plan", plan, all_runs(context))
         if kept.request.model != request.model:

@@ -8,14 +8,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from posterity import checks, worth
+from posterity import _markup, checks, worth
 from posterity.classes import Classes
 from posterity.engine import explaining, publishing, queues, reading, trusting
 from posterity.engine.context import Context
 from posterity.engine.explanations import Explanation
+from posterity.engine.reports import percent, shown
 from posterity.engine.steps import Header
 from posterity.executors import Executor, open_executor
+from posterity.expectations import Estimate
+from posterity.report.steps import steps_view
+from posterity.report.summary import Summary, summary
 from posterity.tables.files import open_files
+
+SHOWN = 5
+"""Steps a notebook shows."""
 
 
 class Stored:
@@ -90,6 +97,17 @@ class Stored:
         """Of labels believed so much, how many are right: on the labelled set."""
         return trusting.trusted(self._context())
 
+    def summary(
+        self, step: int | None = None, *, pictures: str | os.PathLike[str] | None = None
+    ) -> Summary:
+        """The store, or what one step changed and how far that can be trusted, as a report.
+
+        Print it, or take ``to_html()``, ``to_markdown()``, ``to_dict()``. ``pictures``: the folder
+        where relative paths of pictures in a payload begin; None: no picture is read.
+        """
+        where = None if pictures is None else Path(pictures)
+        return summary(self._context(), self.path, step=step, pictures=where)
+
     def check(self) -> list[str]:
         """What is wrong with the store; an empty list if nothing is."""
         return checks.check(self._context())
@@ -112,6 +130,36 @@ class Stored:
         """The items of a queue with their payload and an empty column for answers."""
         return queues.items_of(self._context(), queue)
 
+    def _repr_html_(self) -> str:
+        """As notebooks show it: at a glance, and the last steps."""
+        context = self._context()
+        told = reading.status(context, self.path)
+        accuracy = told["expected_accuracy"]
+        figures = {
+            "items": f"{told['items']:,}",
+            "classes": f"{told['classes']:,}",
+            "models": f"{len(told['models']):,}",
+            "step": f"{told['step']}",
+            "expected accuracy": "–" if accuracy is None else percent(Estimate(**accuracy)),
+            "pending flips": f"{told['pending']:,}",
+        }
+        last = [
+            {
+                "step": step["step"],
+                "what": step["what"],
+                "evaluations": step["evaluations"],
+                "flips": step["flips"],
+                "fixed": "–" if step["fixed"] is None else shown(Estimate(**step["fixed"])),
+                "broken": "–" if step["broke"] is None else shown(Estimate(**step["broke"])),
+            }
+            for step in steps_view(context)[-SHOWN:]
+        ]
+        return _markup.page(f"Store {self._name}", figures, _markup.table(last))
+
+    @property
+    def _name(self) -> str:
+        return self.path if "://" in self.path else Path(self.path).name
+
     def __repr__(self) -> str:
-        told, where = self.status(), self.path if "://" in self.path else Path(self.path).name
-        return f"Store({where}: {told['items']:,} items, step {told['step']})"
+        told = self.status()
+        return f"Store({self._name}: {told['items']:,} items, step {told['step']})"

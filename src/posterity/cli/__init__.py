@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import click
 
 import posterity
-from posterity.cli import bringing, changing, inspecting, reviewing
+from posterity.cli import bringing, changing, inspecting, reviewing, showing
 from posterity.cli.demo import demo_command
 from posterity.cli.replay import replay_command
 from posterity.errors import PosterityError
@@ -53,6 +53,7 @@ for command in (
     *(inspecting.labels_command, inspecting.history_command, inspecting.check_command),
     inspecting.explain_command,
     inspecting.reliability_command,
+    *(showing.serve_command, showing.report_command),
     *(demo_command, replay_command),
 ):
     cli.add_command(command)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from posterity.engine.context import Context
-from posterity.engine.planning import load_plan
+from posterity.engine.planfiles import load_plan
 from posterity.engine.publishing import publish_labels
 from posterity.engine.runs import Run, all_runs, tidy, unfinished
 from posterity.engine.tombstones import Tombstones

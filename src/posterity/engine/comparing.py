@@ -98,7 +98,7 @@ def compare(
                 f"Nobody has said what an evaluation of '{name}' costs.",
                 hint="Say so when it is registered: posterity model … --cost C.",
             )
-        there, evaluations = context.there, _eligible(context, name)
+        there, evaluations = context.there, eligible_items(context, name)
         if unit:  # as the decimals that were written
             evaluations = min(
                 evaluations, math.floor(Fraction(repr(float(money))) / Fraction(repr(float(unit))))
@@ -115,7 +115,7 @@ def compare(
     return sorted(found, key=lambda choice: -choice.net.value)
 
 
-def _eligible(context: Context, model: str) -> int:
+def eligible_items(context: Context, model: str) -> int:
     """Items it has neither voted nor failed on, and nobody has answered for."""
     failed = np.array(failed_rows(context, model), dtype=np.int64)
     count = -int((~context.removed[failed]).sum())

@@ -201,6 +201,12 @@ def planned_batches(context: Context, plan: Plan) -> Iterator[pa.Table]:
         yield items_of
 
 
+def items_schema(context: Context) -> pa.Schema:
+    """The columns of such a batch."""
+    kept = [] if context.items is None else list(context.items.table.schema)
+    return pa.schema([column for column in kept if column.name not in ("shard", "row")])
+
+
 def planned_items(context: Context, plan: Plan) -> pa.Table:
     """A plan's items with their payload, all at once."""
     parts = list(planned_batches(context, plan))

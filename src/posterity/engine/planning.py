@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from posterity import _markup
 from posterity._arrays import Rows
 from posterity.budget import FULL, Budget
 from posterity.choosing import CAP, chosen, find_cut
@@ -23,10 +22,10 @@ from posterity.engine.fits import DEPENDENT, PLAIN
 from posterity.engine.pending import count_pending
 from posterity.engine.rehearsing import Prepared, labelled_of
 from posterity.engine.reports import shown
-from posterity.engine.rowsets import STRETCH, RowSet
+from posterity.engine.rowsets import RowSet
 from posterity.engine.steps import live_updates
 from posterity.engine.surveys import Survey, Taken, Worth
-from posterity.errors import InvalidParameter, StoreError
+from posterity.errors import InvalidParameter
 from posterity.executors import LOCAL
 from posterity.expectations import Estimate
 from posterity.plain_rehearsal import Part, rehearse
@@ -45,6 +44,8 @@ NO_REHEARSAL = (
 
 DRIVEN = 2**17
 """Candidates held by the driver of a cluster, to choose among them exactly."""
+SHOWN = 5
+"""Labels that are told of, if a plan affects more."""
 DEFAULT_BUDGET = "10%"
 DEFAULT_SELECTOR = {DEPENDENT: "value", PLAIN: "entropy"}
 """By the beliefs of the store."""
@@ -174,7 +175,9 @@ class Plan:
         cost = "unknown" if self.cost is None else f"{self.cost:g}"
         used = parse_selector(self.request.selector)
         used = used if self.beliefs != PLAIN else _without_value(used)
-        shown = ", ".join(f"{name} ({count})" for name, count in list(self.affected.items())[:5])
+        shown = ", ".join(
+            f"{name} ({count})" for name, count in list(self.affected.items())[:SHOWN]
+        )
         return (
             f"plan {self.id}: {self.request.model} on {self.evaluations:,} of {self.eligible:,} "
             f"eligible items ({used}, {self.request.budget or 'default budget'})\n"
@@ -192,6 +195,32 @@ class Plan:
                 else "no rehearsal: " + NO_REHEARSAL
             )
             + self._forecast
+        )
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        if self.note:
+            return _markup.lines([self.note])
+        told = {
+            "items looked at": f"{self.evaluations:,} of {self.eligible:,} eligible",
+            "cost": "unknown" if self.cost is None else f"{self.cost:g}",
+            "rule": self.request.rule,
+        }
+        if self.rehearsed:
+            told |= {
+                "fixed on the labelled set": f"{self.rehearsed['fixed']:,}",
+                "broken there": f"{self.rehearsed['broken']:,}",
+            }
+        if self.forecast is not None:
+            told["net corrections expected"] = shown(Estimate(**self.forecast))
+        most = [{"label": name, "items": count} for name, count in self.affected.items()][:SHOWN]
+        return _markup.page(
+            f"Plan {self.id}: {self.request.model}, {self.request.budget or 'default budget'}",
+            told,
+            _markup.table(most),
+            _markup.lines(
+                [self._account, "" if self.rehearsed else f"no rehearsal: {NO_REHEARSAL}"]
+            ),
         )
 
     @property
@@ -335,45 +364,3 @@ def _rehearse(context: Context, request: Request, share: float) -> Rehearsed | N
 def _without_value(selector: Selector) -> Selector:
     """What stands in for the selector ``value`` where beliefs are plain."""
     return Entropy() if isinstance(selector, Value) else selector
-
-
-def save_plan(context: Context, plan: Plan) -> None:
-    """Keep a plan under its id: first its rows, then the small file that makes it count."""
-    context.files.write(f"runs/{plan.id}/rows.parquet", _packed(plan.chosen))
-    plain = ["id", "head", "items", "eligible", "affected", "cost", "rehearsed", "forecast"]
-    plain += ["beliefs", "pending", "reconsidered", "spending"]
-    told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
-    context.files.write(f"runs/{plan.id}/plan.json", json.dumps(told).encode())
-
-
-def load_plan(context: Context, plan_id: str) -> Plan | None:
-    """A kept plan; None if there is none of that id."""
-    path = f"runs/{plan_id}/plan.json"
-    if context.files.size(path) is None:
-        return None
-    try:
-        told = json.loads(context.files.read(path).to_pybytes())
-        kept = pa.BufferReader(context.files.read(f"runs/{plan_id}/rows.parquet"))
-        rows = RowSet(told["items"])
-        for part in pq.ParquetFile(kept).iter_batches(STRETCH, columns=["row"]):
-            rows.mark(part.column("row").to_numpy())
-    except (ValueError, KeyError, IndexError, OSError) as error:
-        raise StoreError(f"The plan '{plan_id}' is damaged: {error}.") from None
-    request = Request(**told.pop("request"))
-    return Plan(request=request, chosen=rows, **told)
-
-
-def _packed(rows: RowSet) -> pa.Buffer:
-    """Rows as Parquet, of which no more than a part is held in any other form."""
-    sink, schema = pa.BufferOutputStream(), pa.schema([("row", pa.int64())])
-    with pq.ParquetWriter(
-        sink,
-        schema,
-        compression="zstd",
-        use_dictionary=False,
-        column_encoding={"row": "DELTA_BINARY_PACKED"},
-    ) as writer:
-        for part in rows.stretches():
-            if len(part):
-                writer.write_table(pa.table({"row": part}, schema))
-    return sink.getvalue()

@@ -7,7 +7,7 @@ steps so far as if they were stored. Nothing of that is kept on disk but what a 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -217,6 +217,12 @@ class Prepared:
         if context.description.beliefs == DEPENDENT:
             self._walked = _walked(context, self.models, arriving=arriving, watched=watched)
             self.why_plain = "" if self._walked else WHY_PLAIN
+
+    def again(self) -> Prepared:
+        """The same before it is rehearsed, to be rehearsed otherwise."""
+        other = copy(self)
+        other._walked = None if self._walked is None else self._walked.copy()
+        return other
 
     @property
     def dependent(self) -> bool:

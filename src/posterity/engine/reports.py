@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from posterity import expectations, metrics
+from posterity import _markup, expectations, metrics
 from posterity._arrays import Codes, Mask
 from posterity.engine.deciding import Decided
 from posterity.expectations import Estimate, Sums
@@ -83,6 +83,28 @@ class Report:
             + ("" if told is None else f"\n{told}")
             + (f"\n{self.note}" if self.note else "")
         )
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        if self.step is None:
+            return _markup.lines([self.note])
+        told = None if self.expected is None else Expected.of(self.expected)
+        fixed, broken = (
+            (told.positive_flips, told.negative_flips)
+            if told is not None and told.checked
+            else (Estimate(self.expected_positive_flips), Estimate(self.expected_negative_flips))
+        )
+        figures = {
+            "evaluations": f"{self.evaluations:,}",
+            "first labels": f"{self.first_labels:,}",
+            "flips": f"{self.flips:,}",
+            "fixed, as expected": shown(fixed) if self.flips else "–",
+            "broken, as expected": shown(broken) if self.flips else "–",
+        }
+        if told is not None and told.accuracy is not None:
+            figures["expected accuracy"] = percent(told.accuracy)
+        more = [self._waiting.strip(), self.note, f"{self.errors:,} errors" if self.errors else ""]
+        return _markup.page(f"Step {self.step}: {self.model}", figures, _markup.lines(more))
 
     def _worth(self, told: Expected | None) -> str:
         """What the flips brought."""

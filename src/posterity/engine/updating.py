@@ -16,13 +16,12 @@ from posterity.engine.deciding import Part
 from posterity.engine.fits import DEPENDENT, Fit
 from posterity.engine.folding import Fold, Folded, settle_shard
 from posterity.engine.pending import pending_parts
+from posterity.engine.planfiles import load_plan, save_plan
 from posterity.engine.planning import (
     Plan,
     Request,
     failed_rows,
-    load_plan,
     make_plan,
-    save_plan,
 )
 from posterity.engine.publishing import publish_labels
 from posterity.engine.rehearsing import Prepared, keep_fit

@@ -1,0 +1,75 @@
+"""One item: its votes over time, the belief after each, and why its label moved or did not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posterity._arrays import Floats
+from posterity.engine import explaining, reading
+from posterity.engine.context import Context
+from posterity.engine.deciding import all_beliefs
+from posterity.engine.history import ShardHistory
+from posterity.engine.items import find_rows, id_array
+from posterity.engine.steps import UPDATE, live_updates
+from posterity.engine.updating import parts_of
+from posterity.report.payloads import payloads_of
+from posterity.votes import MISSING
+
+CLASSES = 6
+"""Classes whose belief is followed; the others are summed up."""
+
+
+def item_view(context: Context, item: str | int) -> dict[str, Any]:
+    """The story of an item."""
+    (row,) = find_rows(context, id_array([item])).tolist()
+    told = explaining.explain(context, item)
+    return {
+        "id": item,
+        "row": row,
+        "payload": payloads_of(context, np.array([row])).get(row, []),
+        "explanation": told.to_dict(),
+        "told": str(told),
+        "history": reading.history(context, item),
+        "beliefs": _over_time(context, row),
+    }
+
+
+def _over_time(context: Context, row: int) -> dict[str, Any]:
+    """The belief in some classes after each vote, as each step's own fit had it."""
+    shard = row // context.description.shard_rows
+    history = ShardHistory.of_row(context.ledger, shard, row)
+    steps, each = [], []
+    for header in context.headers:
+        written = history.steps.get(header.step)
+        if header.kind != UPDATE or written is None or written.vote[0] == MISSING:
+            continue
+        believed = _believed_after(context, history, header.step)
+        steps.append(header.step)
+        each.append(believed)
+    if not each:
+        return {"steps": [], "classes": [], "beliefs": [], "rest": [], "entropy": []}
+    table = np.array(each)
+    last, most = table[-1], table.max(axis=0)
+    # Those believed most at any time; in the order of what is believed now.
+    first = np.argsort(-most, kind="stable")[:CLASSES]
+    codes = first[np.argsort(-last[first], kind="stable")]
+    safe = np.where(table > 0, table, 1.0)
+    return {
+        "steps": steps,
+        "classes": [str(context.classes.names[code]) for code in codes.tolist()],
+        "beliefs": table[:, codes].T.tolist(),
+        "rest": (1 - table[:, codes].sum(axis=1)).clip(0).tolist(),
+        "entropy": (-(table * np.log(safe)).sum(axis=1)).tolist(),
+    }
+
+
+def _believed_after(context: Context, history: ShardHistory, step: int) -> Floats:
+    live = live_updates([one for one in context.headers if one.step <= step])
+    cast = history.votes_of(np.zeros(1, np.int64), live)
+    own = [at for at, votes in enumerate(cast) if votes.hard[0] != MISSING]
+    parts = parts_of(context, [live[at] for at in own])
+    believed: Floats = all_beliefs(parts[-1].fit, parts, [cast[at] for at in own], 1)[0]
+    # Classes that were appended since were not believed then.
+    return np.pad(believed, (0, len(context.classes) - len(believed)))

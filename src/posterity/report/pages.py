@@ -1,0 +1,134 @@
+"""Pages made of figures: the one module that knows Jinja. Everything that is put in is escaped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+from posterity.errors import MissingExtra
+
+STATIC = ("style.css", "theme.js", "charts.js", "page.js", "planner.js", "review.js")
+"""What pages load besides the plotting library."""
+
+
+def render(template: str, **values: Any) -> str:
+    """A page as HTML."""
+    found: str = _environment().get_template(template).render(**values)
+    return found
+
+
+def static(name: str) -> bytes:
+    """One of the files pages load."""
+    return (files("posterity.report") / "static" / name).read_bytes()
+
+
+@cache
+def plotly_script() -> bytes:
+    """The plotting library as its installed package has it."""
+    try:
+        return (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+    except ModuleNotFoundError:
+        raise MissingExtra.of("A page with pictures", "web") from None
+
+
+@cache
+def stamp() -> str:
+    """Names what these files say, so that a browser may keep them as long as they say it."""
+    told = hashlib.sha256(b"".join(static(name) for name in STATIC))
+    return told.hexdigest()[:12]
+
+
+@cache
+def maps_id() -> str:
+    """The id of the styles for maps that the plotting library adds unless something has it."""
+    found = re.search(
+        rb'if\(!document\.getElementById\("([0-9a-f]{64})"\)\)\{var \w+=document', plotly_script()
+    )
+    return "" if found is None else found[1].decode()
+
+
+def plotly_version() -> str:
+    """Which plotting library that is; its script may be kept as long as this does not change."""
+    return version("plotly")
+
+
+@cache
+def _environment() -> Any:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtra.of("A page", "web") from None
+    made = Environment(
+        loader=PackageLoader("posterity.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.policies["json.dumps_function"] = _dumps
+    made.filters |= {"number": number, "percent": percent, "estimate": estimate, "belief": belief}
+    return made
+
+
+def _dumps(value: Any, **options: Any) -> str:
+    return json.dumps(value, allow_nan=False, **options)
+
+
+def number(value: float | None) -> str:
+    """A count, or a sum of beliefs, which has a decimal only while it is small.
+
+    >>> number(25000), number(3.26), number(348.2), number(None)
+    ('25,000', '3.3', '348', '–')
+    """
+    if value is None:
+        return "–"
+    digits = 0 if isinstance(value, int) or abs(value) >= 10 else 1
+    return f"{value:,.{digits}f}"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share.
+
+    >>> percent(0.7146), percent(None)
+    ('71.5 %', '–')
+    """
+    return "–" if value is None else f"{100 * value:.{digits}f} %"
+
+
+def belief(value: float | None) -> str:
+    """A belief; certain only where it is.
+
+    >>> belief(0.70547), belief(0.9996), belief(1.0), belief(0.0002), belief(None)
+    ('0.71', '> 0.99', '1', '< 0.01', '–')
+    """
+    if value is None:
+        return "–"
+    if value in (0.0, 1.0):
+        return f"{value:.0f}"
+    if value > 0.995:
+        return "> 0.99"
+    return "< 0.01" if value < 0.005 else f"{value:.2f}"
+
+
+def estimate(told: dict[str, float | None] | None, kind: str = "count") -> str:
+    """A figure with its interval, in words.
+
+    >>> estimate({"value": 348.2, "low": 327.2, "high": 369.7})
+    '348 (327 to 370)'
+    >>> estimate({"value": 0.7146, "low": 0.708, "high": 0.721}, "share")
+    '71.5 % (70.8 to 72.1)'
+    """
+    if told is None or told["value"] is None:
+        return "–"
+    value, low, high = told["value"], told["low"], told["high"]
+    if kind == "share":
+        between = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
+        return percent(value) + between
+    digits = 0 if abs(value) >= 10 else 1
+    between = "" if low is None or high is None else f" ({low:,.{digits}f} to {high:,.{digits}f})"
+    return f"{value:,.{digits}f}{between}"

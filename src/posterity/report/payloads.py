@@ -1,0 +1,111 @@
+"""What items are, as a person is shown it. Payload is hostile: it is text, whatever it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posterity._arrays import Rows
+from posterity.engine.context import Context
+from posterity.engine.payloads import Payload
+from posterity.errors import InvalidData
+
+LONGEST = 4000
+"""Characters of a text that are shown."""
+LARGEST = 32 * 2**20
+"""Bytes of a picture."""
+SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".avif")
+TEXT, PICTURE, NUMBER, OTHER = "text", "picture", "number", "other"
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"BM", "image/bmp"),
+)
+"""How files of pixels begin. Drawings that can hold scripts (SVG) are not among them."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture to be shown."""
+
+    kind: str
+    """Its media type, by how it begins, whatever it is called."""
+    content: bytes
+
+
+def payloads_of(context: Context, rows: Rows) -> dict[int, list[dict[str, Any]]]:
+    """The payload of some items, column by column, as it is shown."""
+    wanted = np.unique(rows)
+    found, table = Payload(context).of(wanted[~context.removed[wanted]])
+    columns = [name for name in table.column_names if name != "id"]
+    return {
+        row: [_shown(name, table.column(name)[at].as_py()) for name in columns]
+        for at, row in enumerate(found.tolist())
+    }
+
+
+def _shown(name: str, value: Any) -> dict[str, Any]:
+    """A cell of a payload: what kind it is, its text, and how much of that is left out."""
+    if isinstance(value, bytes):
+        kind = PICTURE if media_type(value) else OTHER
+        return {"column": name, "kind": kind, "text": f"{len(value):,} bytes", "cut": 0}
+    if isinstance(value, str):
+        kind = PICTURE if value.lower().endswith(SUFFIXES) and "://" not in value else TEXT
+    else:
+        kind = NUMBER if isinstance(value, (bool, int, float)) else OTHER
+    text = "" if value is None else str(value)
+    return {
+        "column": name,
+        "kind": kind,
+        "text": text[:LONGEST],
+        "cut": max(0, len(text) - LONGEST),
+    }
+
+
+def media_type(content: bytes) -> str | None:
+    """What a picture is by how it begins; None: none that is shown."""
+    for begin, kind in _MAGIC:
+        if content.startswith(begin):
+            return kind
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    if content[4:12] in (b"ftypavif", b"ftypavis"):
+        return "image/avif"
+    return None
+
+
+def picture_of(context: Context, row: int, column: str, root: Path) -> Picture:
+    """The picture of an item: bytes of its payload, or the file its payload names.
+
+    Nobody can ask for another file than those a payload names, and what does not begin as a
+    picture does is not shown: a payload that names a file of passwords shows nothing of it.
+    """
+    if not 0 <= row < context.rows or context.removed[np.array([row])][0]:
+        raise InvalidData(f"There is no item at row {row}.")
+    _, table = Payload(context).of(np.array([row], dtype=np.int64))
+    if column == "id" or column not in table.column_names or not table.num_rows:
+        raise InvalidData(f"The items have no payload {column!r}.")
+    value = table.column(column)[0].as_py()
+    content = value if isinstance(value, bytes) else _read(value, root)
+    kind = media_type(content)
+    if kind is None:
+        raise InvalidData(f"The payload {column!r} of row {row} is no picture that can be shown.")
+    return Picture(kind, content)
+
+
+def _read(value: Any, root: Path) -> bytes:
+    if not isinstance(value, str) or not value.lower().endswith(SUFFIXES):
+        raise InvalidData("The payload names no picture.")
+    path = root / value
+    try:
+        if not path.is_file() or path.stat().st_size > LARGEST:
+            raise InvalidData("The picture is not there, or too large to be shown.")
+        return path.read_bytes()
+    except (OSError, ValueError):  # ValueError: a name with a null character
+        raise InvalidData("The picture cannot be read.") from None

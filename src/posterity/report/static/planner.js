@@ -1,0 +1,97 @@
+// The planner: every move of a control asks what that step would bring.
+"use strict";
+(async function () {
+  const form = document.getElementById("plan");
+  if (!form) return;
+  const { number, whole, percent } = Posterity;
+  const main = document.querySelector("main");
+  const held = JSON.parse(document.getElementById("choices").textContent);
+  const at = (id) => document.getElementById(id);
+  const told = (name) => document.querySelector(`[data-told="${name}"]`);
+  let asked = 0, curve = null;
+
+  const choice = () => ({
+    model: at("model").value,
+    budget: held.budgets[at("budget").value],
+    rule: `cost-ratio:${held.ratios[at("ratio").value]}${at("confirm").checked ? "+confirm" : ""}`,
+  });
+  const query = (given) => new URLSearchParams(given).toString();
+  const quoted = (text) => (/^[\w.:%@+,\/-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
+  const between = (e) => (!e || e.low === null ? "" : `${number(e.low)} to ${number(e.high)}`);
+
+  function controls(given) {
+    at("budget-told").textContent = given.budget;
+    at("ratio-told").textContent = held.ratios[at("ratio").value];
+    at("budget").setAttribute("aria-valuetext", given.budget);
+    at("ratio").setAttribute("aria-valuetext", String(held.ratios[at("ratio").value]));
+    at("command").textContent = `posterity update ${quoted(held.path)} ${quoted(given.model)} --budget ${given.budget} --rule ${given.rule}`;
+    for (const kind of ["parquet", "csv", "jsonl", "json"]) at(kind).href = `plan.${kind}?${query(given)}`;
+  }
+  function show(o) {
+    told("evaluations").textContent = whole(o.evaluations);
+    told("eligible").textContent = `of ${whole(o.eligible)} eligible`;
+    told("cost").textContent = o.cost === null ? "–" : o.cost.toLocaleString("en", { maximumSignificantDigits: 4 });
+    told("unit").textContent = o.cost === null ? "nobody has said what an evaluation costs" : "in all";
+    told("accuracy").textContent = o.accuracy ? percent(o.accuracy.value) : "–";
+    told("now").textContent = o.accuracy_now ? `now ${percent(o.accuracy_now.value)}${o.accuracy && o.accuracy.low !== null ? `; then ${(100 * o.accuracy.low).toFixed(1)} to ${(100 * o.accuracy.high).toFixed(1)}` : ""}` : "";
+    for (const kind of ["fixed", "broke", "net"]) {
+      told(kind).textContent = o[kind] ? number(o[kind].value) : "–";
+      told(`${kind}-between`).textContent = between(o[kind]);
+    }
+    at("note").textContent = o.note;
+    at("note").hidden = !o.note;
+  }
+  function draw(points, chosen) {
+    for (const kind of ["curve", "gains"]) {
+      const figure = document.querySelector(`[data-chart="${kind}"]`);
+      figure.hidden = !!chosen.note;
+      if (!chosen.note) Posterity.draw(figure, { points, chosen });
+    }
+  }
+  const same = (one, other) => one.model === other.model && one.rule === other.rule;
+  const delay = (ms) => new Promise((done) => setTimeout(done, ms));
+
+  async function ask() {
+    const mine = ++asked, given = choice();
+    controls(given);
+    main.setAttribute("aria-busy", "true");
+    const answer = await fetch(`planner.json?${query(given)}`);
+    const o = await answer.json();
+    if (mine !== asked) return;
+    main.removeAttribute("aria-busy");
+    if (!answer.ok) { at("note").textContent = o.error.message; at("note").hidden = false; return; }
+    show(o.answer);
+    const known = curve && same(curve, given) ? curve.points : [o.answer];
+    draw(known, o.answer);
+    main.dataset.answered = String(Number(main.dataset.answered || 0) + 1);
+    history.replaceState(null, "", `planner?${query(given)}`);
+    if (!(curve && same(curve, given))) follow(given, o.answer, mine);
+  }
+  // The whole curve comes point by point, while nothing else is asked for.
+  async function follow(given, chosen, mine) {
+    for (;;) {
+      if (mine !== asked || chosen.note) return;
+      const answer = await fetch(`curve.json?${query({ model: given.model, rule: given.rule })}`);
+      if (!answer.ok || mine !== asked) return;
+      const told = await answer.json();
+      draw([...told.points, ...(told.points.some((p) => p.budget === chosen.budget) ? [] : [chosen])], chosen);
+      if (told.done) { curve = { model: given.model, rule: given.rule, points: told.points }; return; }
+      await delay(20);
+    }
+  }
+  form.addEventListener("input", ask);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  at("copy").addEventListener("click", async function () {
+    try { await navigator.clipboard.writeText(at("command").textContent); at("announce").textContent = "Copied"; } catch { at("announce").textContent = "Select the text to copy it"; }
+  });
+  if (at("keep")) at("keep").addEventListener("click", async function () {
+    at("keep").disabled = true;
+    at("kept").textContent = "Planning …";
+    const answer = await fetch("plans", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(choice()) });
+    const o = await answer.json();
+    at("keep").disabled = false;
+    at("kept").textContent = answer.ok ? (o.note || `Kept as ${o.plan}: ${whole(o.evaluations)} items. Carry it out with: posterity update ${quoted(held.path)} ${quoted(o.model)} --plan ${o.plan}`) : `${o.error.message} ${o.error.hint || ""}`;
+  });
+  await ask();
+  document.documentElement.dataset.ready = "1";
+})();

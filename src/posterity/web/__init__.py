@@ -1,0 +1,1 @@
+"""The web page over a store: ``posterity serve``."""

@@ -1,0 +1,389 @@
+"""The pages over HTTP, each with its JSON twin: the one module that knows Starlette."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+
+import posterity
+from posterity.engine import evaluating
+from posterity.engine.planning import DEFAULT_BUDGET, DEFAULT_RULE, Plan
+from posterity.errors import (
+    CommitConflict,
+    InvalidData,
+    InvalidParameter,
+    MissingExtra,
+    PosterityError,
+    UnknownName,
+)
+from posterity.report import flips, item, pages, payloads, prospects
+from posterity.tables.exports import write_stream
+from posterity.web import asked, guard
+from posterity.web.guard import Guard
+from posterity.web.held import Held
+
+try:
+    from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
+    from starlette.concurrency import run_in_threadpool
+    from starlette.datastructures import MutableHeaders
+    from starlette.requests import Request
+    from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
+    from starlette.routing import Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+except ImportError:
+    raise MissingExtra.of("The web page", "web") from None
+
+PAGES = (
+    ("Overview", "./"),
+    ("Planner", "planner"),
+    ("Flips", "flips"),
+    ("Item", "item"),
+    ("Models", "models"),
+    ("Review", "review"),
+)
+QUEUE = 25
+LONGEST = 2**22
+"""Bytes of what is sent to us."""
+FOREVER = "public, max-age=31536000, immutable"
+
+Query = dict[str, str]
+View = dict[str, Any]
+
+
+class Site:
+    """All pages over one store."""
+
+    def __init__(self, held: Held, given: Guard, pictures: Path) -> None:
+        self._held, self._guard, self._pictures = held, given, pictures
+
+    def app(self) -> ASGIApp:
+        """The whole of it, guarded."""
+        twins = {
+            "overview": self.overview,
+            "planner": self.planner,
+            "flips": self.flips,
+            "item": self.item,
+            "models": self.models,
+            "review": self.review,
+        }
+        alone: dict[str, Callable[[Query], View]] = {
+            "entropies": lambda _: self._held.entropies(),
+            "reliability": lambda _: self._held.reliability(),
+            "outlook": self.outlook,
+            "curve": self.curve,
+        }
+        routes = [
+            Route("/", partial(self._page, "overview", self.overview)),
+            *(
+                Route(f"/{name}", partial(self._page, name, view))
+                for name, view in twins.items()
+                if name != "overview"
+            ),
+            *(
+                Route(f"/{name}.json", partial(self._json, view))
+                for name, view in (twins | alone).items()
+            ),
+            Route("/picture", self._sync(self.picture)),
+            *(
+                Route(f"/plan.{kind}", self._sync(partial(self.download, kind)))
+                for kind in ("parquet", "csv", "jsonl", "json")
+            ),
+            Route("/static/{name}", self._sync(self.static)),
+            Route("/plans", partial(self._write, self.keep_plan), methods=["POST"]),
+            Route("/reverts", partial(self._write, self.revert), methods=["POST"]),
+            Route("/answers", partial(self._write, self.answer), methods=["POST"]),
+        ]
+        made = Starlette(routes=routes, exception_handlers={404: self._not_found})
+        return Guarded(made, self._guard)
+
+    # What each page shows, and its JSON twin.
+
+    def overview(self, _: Query) -> View:
+        """The history of steps."""
+        return self._held.overview()
+
+    def outlook(self, _: Query) -> View:
+        """What the next step would bring."""
+        names = self._held.arriving()
+        found = self._held.answer(names[0], DEFAULT_BUDGET, DEFAULT_RULE) if names else None
+        return {"outlook": found}
+
+    def planner(self, query: Query) -> View:
+        """What a step would bring."""
+        names = self._held.arriving()
+        choices = {"budgets": prospects.BUDGETS, "ratios": prospects.RATIOS, "models": names}
+        if not names:
+            return choices | {"answer": None}
+        model, budget, rule = self._choice(query)
+        ratio, _, confirm = rule.removeprefix("cost-ratio:").partition("+")
+        known = [str(one) for one in prospects.RATIOS]
+        return choices | {
+            "answer": self._held.answer(model, budget, rule),
+            "ratio_at": known.index(ratio) if ratio in known else known.index("10"),
+            "confirm": confirm == "confirm",
+        }
+
+    def curve(self, query: Query) -> View:
+        """What a step would bring by its budget, a point more each time."""
+        model, _, rule = self._choice(query)
+        return self._held.curve(model, rule)
+
+    def flips(self, query: Query) -> View:
+        """The labels a step changed."""
+        told = [step for step in self._held.overview()["steps"] if step["flips"]]
+        number = asked.whole(query, "step", told[-1]["step"] if told else None)
+        if number is None:
+            return {}
+        context = self._held.context
+        context.check_step(number)
+        found = self._held.flips(number)
+        page = asked.whole(query, "page", 1) or 1
+        view = flips.flips_view(context, found, number, asked.wanted(query), page=page)
+        rows = np.array([flip["row"] for flip in view["flips"]], dtype=np.int64)
+        cells = payloads.payloads_of(context, rows)
+        view["flips"] = [flip | {"payload": cells.get(flip["row"], [])} for flip in view["flips"]]
+        return view
+
+    def item(self, query: Query) -> View:
+        """The story of an item."""
+        if not query.get("id"):
+            return {}
+        context = self._held.context
+        kind = self._held.store.id_type
+        return item.item_view(context, asked.item_id(query["id"], kind))
+
+    def models(self, query: Query) -> View:
+        """How models err, and agree."""
+        told, name = self._held.models(), query.get("model")
+        if not name and told["models"]:
+            name = told["models"][-1]["model"]
+        return told | {"model": self._held.model(name) if name else None}
+
+    def review(self, query: Query) -> View:
+        """The queue of a review."""
+        count = asked.whole(query, "next", QUEUE) or QUEUE
+        return self._held.queue(min(count, asked.MOST), query.get("order") or "worth")
+
+    def _choice(self, query: Query) -> tuple[str, str, str]:
+        """A model, a budget and a rule."""
+        names = self._held.arriving()
+        model = query.get("model") or names[0]
+        if model not in self._held.context.models:
+            raise UnknownName.among("model", model, self._held.context.models)
+        return model, query.get("budget") or DEFAULT_BUDGET, query.get("rule") or DEFAULT_RULE
+
+    # Files.
+
+    def picture(self, request: Request) -> Response:
+        """A picture of an item, from where its payload says."""
+        query = dict(request.query_params)
+        row, column = asked.whole(query, "row", 0) or 0, query.get("column", "")
+        found = payloads.picture_of(self._held.context, row, column, self._pictures)
+        headers = {"Content-Security-Policy": guard.ALONE, "Cache-Control": "private, max-age=60"}
+        return Response(found.content, media_type=found.kind, headers=headers)
+
+    def static(self, request: Request) -> Response:
+        """A script or the sheet of the pages; the plotting library from its own package."""
+        name = request.path_params["name"]
+        kinds = {".js": "text/javascript", ".css": "text/css"}
+        if name == "plotly.min.js":
+            content = pages.plotly_script()
+        elif name in pages.STATIC:
+            content = pages.static(name)
+        else:
+            raise InvalidData(f"There is no {name!r}.")
+        kept = {"Cache-Control": FOREVER if request.url.query else "no-cache"}
+        return Response(content, media_type=kinds[Path(name).suffix], headers=kept)
+
+    def download(self, kind: str, request: Request) -> Response:
+        """A plan, or its items; nothing is kept."""
+        made = self._plan(dict(request.query_params), keep=False)
+        name = f"plan-{made.id or 'empty'}.{kind}"
+        if kind == "json":
+            headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+            return JSONResponse(made.to_dict(), headers=headers)
+        context = self._held.context
+        folder = tempfile.TemporaryDirectory()
+        path = Path(folder.name) / name
+        schema = evaluating.items_schema(context)
+        write_stream(path, schema, evaluating.planned_batches(context, made))
+        return FileResponse(path, filename=name, background=BackgroundTask(folder.cleanup))
+
+    # Changes, only where they were allowed when the server was started.
+
+    def keep_plan(self, given: Any) -> View:
+        """Keep a plan, so that an update can carry out exactly this one."""
+        if not isinstance(given, dict):
+            raise InvalidParameter.of("plan", "a model, a budget and a rule", given)
+        return self._plan({str(k): str(v) for k, v in given.items()}, keep=True).to_dict()
+
+    def revert(self, given: Any) -> View:
+        """Undo a step, by a step."""
+        done = self._held.store.revert(asked.step_to_revert(given))
+        return {"told": str(done), **done.to_dict()}
+
+    def answer(self, given: Any) -> View:
+        """Make what people answered the labels of items, by one step."""
+        done = self._held.store.review(asked.answers(given))
+        return {"told": str(done), **done.to_dict()}
+
+    def _plan(self, query: Query, *, keep: bool) -> Plan:
+        model, budget, rule = self._choice(query)
+        return self._held.plan(model, budget, rule, keep=keep)
+
+    # How they are sent.
+
+    def _sync(
+        self, make: Callable[[Request], Response]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def respond(request: Request) -> Response:
+            try:
+                return await run_in_threadpool(make, request)
+            except PosterityError as error:
+                return self._failed(error, as_json=True)
+
+        return respond
+
+    async def _json(self, view: Callable[[Query], View], request: Request) -> Response:
+        try:
+            return JSONResponse(await run_in_threadpool(view, dict(request.query_params)))
+        except PosterityError as error:
+            return self._failed(error, as_json=True)
+
+    async def _page(self, name: str, view: Callable[[Query], View], request: Request) -> Response:
+        query = dict(request.query_params)
+        try:
+            text = await run_in_threadpool(self._rendered, name, view, query)
+        except PosterityError as error:
+            return self._failed(error, as_json=False)
+        return Response(text, media_type="text/html", headers={"Cache-Control": "no-cache"})
+
+    def _rendered(self, name: str, view: Callable[[Query], View], query: Query) -> str:
+        values = self._common(name, query) | {"view": view(query)}
+        if name == "flips":
+            told = [step for step in self._held.overview()["steps"] if step["flips"]]
+            values |= {"steps": told, "at_page": asked.pages_of(query)}
+        if name == "item":
+            values |= {"some": self._some() if not values["view"] else []}
+        return pages.render(f"{name}.html", **values)
+
+    def _some(self) -> list[Any]:
+        """Items worth a look: flips of the last step."""
+        told = [step["step"] for step in self._held.overview()["steps"] if step["flips"]]
+        return self._held.flips(told[-1]).column("id")[:5].to_pylist() if told else []
+
+    def _common(self, name: str, query: Query) -> View:
+        store = self._held.store.path
+        twin = f"{name}.json" + (f"?{urlencode(query)}" if query else "")
+        return {
+            "page": name,
+            "pages": PAGES,
+            "store": store.rstrip("/").split("/")[-1] or store,
+            "path": store,
+            "twin": twin,
+            "writes": self._guard.writes,
+            "head": self._held.context.head,
+            "version": posterity.__version__,
+            "stamp": pages.stamp(),
+            "plotly": pages.plotly_version(),
+            "maps": pages.maps_id(),
+        }
+
+    async def _write(self, change: Callable[[Any], View], request: Request) -> Response:
+        if not self._guard.writes:
+            return _refused(403, "This page is read-only.", "Start serve with --allow-writes.")
+        if not self._guard.same_origin(request.headers):
+            return _refused(403, "A change must be asked for by this page itself, as JSON.")
+        body = await request.body()
+        if len(body) > LONGEST:
+            return _refused(413, f"At most {LONGEST:,} bytes can be sent.")
+        try:
+            given = await request.json()
+        except ValueError:
+            return _refused(400, "What was sent is no JSON.")
+        try:
+            told = await run_in_threadpool(change, given)
+        except PosterityError as error:
+            return self._failed(error, as_json=True)
+        finally:
+            self._held.forget()
+        return JSONResponse(told)
+
+    def _failed(self, error: PosterityError, *, as_json: bool) -> Response:
+        status = 409 if isinstance(error, CommitConflict) else 400
+        if isinstance(error, (UnknownName, InvalidData)):
+            status = 404
+        if as_json:
+            return JSONResponse({"error": error.to_dict()}, status)
+        values = self._common("error", {}) | {"twin": "overview.json", "status": status}
+        text = pages.render("error.html", **values, message=error.message, hint=error.hint)
+        return Response(text, status, media_type="text/html")
+
+    async def _not_found(self, request: Request, _: Exception) -> Response:
+        missing = InvalidData(f"There is no page {request.url.path!r}.")
+        return self._failed(missing, as_json=request.url.path.endswith(".json"))
+
+
+class Guarded:
+    """Lets only those in who may, and tells browsers what a page may do."""
+
+    def __init__(self, app: ASGIApp, given: Guard) -> None:
+        self._app, self._guard = app, given
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in guard.HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        request = Request(scope, receive)
+        refused = self._refused(request)
+        await (refused or self._app)(scope, receive, with_headers)
+
+    def _refused(self, request: Request) -> Response | None:
+        if not self._guard.host_allowed(request.headers.get("host", "")):
+            return _refused(421, "This address is not served here.")
+        if self._guard.cookie_right(request.cookies.get(guard.COOKIE)):
+            return None
+        if self._guard.bearer_right(request.headers.get("authorization")):
+            return None
+        given = request.query_params.get(guard.TOKEN)
+        if given is not None and self._guard.token_right(given) and request.method == "GET":
+            return self._let_in(request)
+        what = "The token is wrong." if given is not None else "A token is needed."
+        hint = "Open the address that `posterity serve` printed when it was started."
+        if "text/html" in request.headers.get("accept", ""):
+            return Response(f"{what} {hint}\n", 401, media_type="text/plain")
+        return _refused(401, what, hint)
+
+    def _let_in(self, request: Request) -> Response:
+        """Take the token out of the address, where it would be seen, into a cookie."""
+        left = [(n, v) for n, v in request.query_params.multi_items() if n != guard.TOKEN]
+        # By its path alone, so that nobody is sent to another host.
+        path = "/" + request.url.path.lstrip("/")
+        answer = RedirectResponse(path + (f"?{urlencode(left)}" if left else ""), 303)
+        secure = request.url.scheme == "https"
+        answer.set_cookie(
+            guard.COOKIE, self._guard.cookie, httponly=True, samesite="lax", secure=secure
+        )
+        answer.headers["Cache-Control"] = "no-store"
+        return answer
+
+
+def _refused(status: int, message: str, hint: str | None = None) -> Response:
+    told = {"kind": "refused", "message": message, "hint": hint}
+    return JSONResponse({"error": told}, status)
