@@ -37,7 +37,7 @@ Votes = Mapping[str, tuple[Any, Any]]
 def demo_store(folder: Path, items: int | None = None) -> Path:
     """What ``posterity demo`` keeps: real texts, real detectors, a step for each."""
     folder.mkdir(parents=True, exist_ok=True)
-    run_job(Job.prepare(items=items), folder, lambda told: None)
+    run_job(Job.prepare(items=items), folder, lambda _: None)
     return folder / "store"
 
 
@@ -98,7 +98,7 @@ def _numbered(start: str, numbers: Any) -> pa.Array:
 
 
 class Stores:
-    """Every store by its name, built when it is first asked for; a test that writes takes a copy."""
+    """Each store is built when it is first asked for; a test that changes one takes a copy."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
