@@ -37,8 +37,15 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[demo,plots,remote,scikit-learn,hugging-face,onnx-runtime,http,images,ray,dev]'
+	$(INSTALL) '.[demo,plots,remote,scikit-learn,hugging-face,onnx-runtime,http,images,ray,web,dev]'
 	@touch $@
+
+# What the tests in a browser need from npm, beside Chromium (.ci/browser). Without it they are
+# skipped, and fail in CI.
+$(VENV)/node/.installed: tests/browser/package.json tests/browser/package-lock.json | $(BIN)/python
+	@mkdir -p $(@D) && cp $^ $(@D)
+	@if npm ci --prefix $(@D) --silent --no-audit --no-fund; then touch $@; \
+		else echo "npm does not install axe-core here; tests that need it will say so."; fi
 
 demo: $(VENV)/.demo
 	@$(BIN)/posterity demo
@@ -46,9 +53,10 @@ demo: $(VENV)/.demo
 # On two cores, and in memory where there is some: the tests sync thousands of small files.
 SCRATCH := $(shell test -w /dev/shm && df -k /dev/shm | awk 'NR == 2 && $$4 > 2000000 {print "/dev/shm"}')
 test: export PYTEST_DEBUG_TEMPROOT := $(or $(SCRATCH),$(TMPDIR),/tmp)
-test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/on_ray
+test: $(VENV)/.installed $(VENV)/node/.installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/on_ray --ignore tests/browser
 	$(BIN)/python -m pytest tests/on_ray
+	$(BIN)/python -m pytest tests/browser
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
@@ -91,4 +99,4 @@ paper: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.paper --recordings "$(POSTERITY_RECORDINGS)"
 
 clean:
-	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) screenshots .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
