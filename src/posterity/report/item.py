@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,18 @@ from posterity.votes import MISSING
 
 CLASSES = 6
 """Classes whose belief is followed; the others are summed up."""
+LITTLE = 0.02
+"""Believed less than this all the time, a class nobody voted for is one of the others."""
 
 
-def item_view(context: Context, item: str | int) -> dict[str, Any]:
+def item_view(context: Context, item: str | int, pictures: Path | None = None) -> dict[str, Any]:
     """The story of an item."""
     (row,) = find_rows(context, id_array([item])).tolist()
     told = explaining.explain(context, item)
     return {
         "id": item,
         "row": row,
-        "payload": payloads_of(context, np.array([row])).get(row, []),
+        "payload": payloads_of(context, np.array([row]), pictures).get(row, []),
         "explanation": told.to_dict(),
         "told": str(told),
         "history": reading.history(context, item),
@@ -40,7 +43,7 @@ def _over_time(context: Context, row: int) -> dict[str, Any]:
     """The belief in some classes after each vote, as each step's own fit had it."""
     shard = row // context.description.shard_rows
     history = ShardHistory.of_row(context.ledger, shard, row)
-    steps, each = [], []
+    steps, each, voted = [], [], []
     for header in context.headers:
         written = history.steps.get(header.step)
         if header.kind != UPDATE or written is None or written.vote[0] == MISSING:
@@ -48,12 +51,15 @@ def _over_time(context: Context, row: int) -> dict[str, Any]:
         believed = _believed_after(context, history, header.step)
         steps.append(header.step)
         each.append(believed)
+        voted.append(int(written.vote[0]))
     if not each:
         return {"steps": [], "classes": [], "beliefs": [], "rest": [], "entropy": []}
     table = np.array(each)
     last, most = table[-1], table.max(axis=0)
-    # Those believed most at any time; in the order of what is believed now.
-    first = np.argsort(-most, kind="stable")[:CLASSES]
+    # Those voted for, and those believed most at any time; in the order of what is believed now.
+    often = np.argsort(-most, kind="stable")
+    often = often[most[often] >= LITTLE].tolist()
+    first = np.array(list(dict.fromkeys([*voted[::-1], *often]))[:CLASSES])
     codes = first[np.argsort(-last[first], kind="stable")]
     safe = np.where(table > 0, table, 1.0)
     return {

@@ -81,11 +81,18 @@ def _model(context: Context, model: Registered) -> dict[str, Any]:
 
 
 def _heat_map(counts: Counts, names: Any) -> dict[str, Any]:
-    """Shares of votes by truth, of the classes with most errors, in the order of the classes."""
-    errors = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
+    """Shares of votes by truth, of the classes that are taken for each other most.
+
+    Those of a pair beside each other, or all in their order where there is room for all.
+    """
     seen = np.flatnonzero(counts.sum(axis=0))
-    first = seen[np.argsort(-errors[seen], kind="stable")][:SHOWN]
-    at = np.sort(first)
+    at = seen
+    if len(seen) > SHOWN:
+        off = counts[np.ix_(seen, seen)].copy()
+        np.fill_diagonal(off, 0)
+        first = np.argsort(-off, axis=None, kind="stable")[: SHOWN**2]
+        pairs = np.stack(np.unravel_index(first, off.shape), axis=1)
+        at = seen[list(dict.fromkeys(pairs.ravel().tolist()))[:SHOWN]]
     truths = np.maximum(counts.sum(axis=0)[at], 1)
     shares = counts[np.ix_(at, at)] / truths
     return {

@@ -71,7 +71,13 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     made.policies["json.dumps_function"] = _dumps
-    made.filters |= {"number": number, "percent": percent, "estimate": estimate, "belief": belief}
+    made.filters |= {
+        "number": number,
+        "percent": percent,
+        "estimate": estimate,
+        "belief": belief,
+        "times": times,
+    }
     return made
 
 
@@ -113,6 +119,17 @@ def belief(value: float | None) -> str:
     if value > 0.995:
         return "> 0.99"
     return "< 0.01" if value < 0.005 else f"{value:.2f}"
+
+
+def times(weight: float) -> str:
+    """How many times as likely a vote makes a label.
+
+    >>> times(3.083), times(1212.4), times(0.25)
+    ('3.1 times more likely', '1,212 times more likely', '4 times less likely')
+    """
+    than, factor = ("more", weight) if weight >= 1 else ("less", 1 / max(weight, 1e-300))
+    told = f"{factor:.2g}" if factor < 100 or factor >= 1e6 else f"{factor:,.0f}"
+    return f"{told} times {than} likely"
 
 
 def estimate(told: dict[str, float | None] | None, kind: str = "count") -> str:

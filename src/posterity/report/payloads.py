@@ -39,24 +39,29 @@ class Picture:
     content: bytes
 
 
-def payloads_of(context: Context, rows: Rows) -> dict[int, list[dict[str, Any]]]:
-    """The payload of some items, column by column, as it is shown."""
+def payloads_of(
+    context: Context, rows: Rows, pictures: Path | None = None
+) -> dict[int, list[dict[str, Any]]]:
+    """The payload of some items, column by column, as it is shown.
+
+    ``pictures``: where relative paths begin; None: what names a picture is shown as text.
+    """
     wanted = np.unique(rows)
     found, table = Payload(context).of(wanted[~context.removed[wanted]])
     columns = [name for name in table.column_names if name != "id"]
     return {
-        row: [_shown(name, table.column(name)[at].as_py()) for name in columns]
+        row: [_shown(name, table.column(name)[at].as_py(), pictures) for name in columns]
         for at, row in enumerate(found.tolist())
     }
 
 
-def _shown(name: str, value: Any) -> dict[str, Any]:
+def _shown(name: str, value: Any, pictures: Path | None) -> dict[str, Any]:
     """A cell of a payload: what kind it is, its text, and how much of that is left out."""
     if isinstance(value, bytes):
-        kind = PICTURE if media_type(value) else OTHER
+        kind = PICTURE if pictures is not None and media_type(value) else OTHER
         return {"column": name, "kind": kind, "text": f"{len(value):,} bytes", "cut": 0}
     if isinstance(value, str):
-        kind = PICTURE if value.lower().endswith(SUFFIXES) and "://" not in value else TEXT
+        kind = PICTURE if pictures is not None and _is_picture(pictures, value) else TEXT
     else:
         kind = NUMBER if isinstance(value, (bool, int, float)) else OTHER
     text = "" if value is None else str(value)
@@ -97,6 +102,17 @@ def picture_of(context: Context, row: int, column: str, root: Path) -> Picture:
     if kind is None:
         raise InvalidData(f"The payload {column!r} of row {row} is no picture that can be shown.")
     return Picture(kind, content)
+
+
+def _is_picture(root: Path, value: str) -> bool:
+    """Whether a text names a file that begins as a picture does."""
+    if not value.lower().endswith(SUFFIXES):
+        return False
+    try:
+        with (root / value).open("rb") as file:
+            return media_type(file.read(16)) is not None
+    except (OSError, ValueError):  # ValueError: a name with a null character
+        return False
 
 
 def _read(value: Any, root: Path) -> bytes:

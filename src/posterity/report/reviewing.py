@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ CHOICES = 5
 """Classes that a key answers with."""
 
 
-def review_view(context: Context, count: int, order: str = worth.WORTH) -> dict[str, Any]:
+def review_view(
+    context: Context, count: int, order: str = worth.WORTH, pictures: Path | None = None
+) -> dict[str, Any]:
     """The next items to ask a person about, each with its payload and its likely classes."""
     asked = queue(context, count=count, order=order, where=None)
     items = asked.items.to_pylist()
     rows = np.array([item["row"] for item in items], dtype=np.int64)
-    payloads = payloads_of(context, rows)
+    payloads = payloads_of(context, rows, pictures)
     choices = _choices(context, asked)
     for item in items:
         item["payload"] = payloads.get(item["row"], [])

@@ -61,13 +61,13 @@ def summary(
         "made": datetime.now(UTC).isoformat(timespec="minutes").replace("+00:00", " UTC"),
         "only": step,
         "overview": told,
-        "flips": None if number is None else _flips(context, number),
+        "flips": None if number is None else _flips(context, number, pictures),
         "reliability": _reliability(context),
         "entropies": None if step is not None else entropies.entropies_view(context),
         "models": None if step is not None else _models(context),
         "outlook": None if step is not None else _outlook(context),
     }
-    view["stories"] = _stories(context, view["flips"])
+    view["stories"] = _stories(context, view["flips"], pictures)
     if step is not None:
         own = steps.step_of(told["steps"], step)
         before = [one["accuracy"] for one in told["steps"] if one["step"] < step]
@@ -81,7 +81,7 @@ def _last_with_flips(told: list[dict[str, Any]]) -> int | None:
     return found[-1] if found else None
 
 
-def _flips(context: Context, number: int) -> dict[str, Any]:
+def _flips(context: Context, number: int, pictures: Path | None) -> dict[str, Any]:
     """A step's flips: those believed most, and those most likely to have broken a label."""
     every = flips.flips_of(context, number)
     view = flips.flips_view(context, every, number, flips.Wanted(), size=SHOWN)
@@ -89,7 +89,7 @@ def _flips(context: Context, number: int) -> dict[str, Any]:
     order = [(flips.OLD, "descending"), ("row", "ascending")]
     view["doubtful"] = doubtful.sort_by(order).slice(0, SHOWN).to_pylist()
     rows = [flip["row"] for name in ("flips", "doubtful") for flip in view[name]]
-    cells = payloads.payloads_of(context, np.array(rows, dtype=np.int64))
+    cells = payloads.payloads_of(context, np.array(rows, dtype=np.int64), pictures)
     for name in ("flips", "doubtful"):
         view[name] = [flip | {"payload": cells.get(flip["row"], [])} for flip in view[name]]
     return view
@@ -113,12 +113,14 @@ def _outlook(context: Context) -> dict[str, Any] | None:
     return prospects.Prospects(context, names[0]).answer() if names else None
 
 
-def _stories(context: Context, told: dict[str, Any] | None) -> list[dict[str, Any]]:
+def _stories(
+    context: Context, told: dict[str, Any] | None, pictures: Path | None
+) -> list[dict[str, Any]]:
     """How one label came to move: of the most and of the least believed flip of the step."""
     if told is None or not told["flips"]:
         return []
     ids = dict.fromkeys(flip["id"] for flip in (*told["flips"][:1], *told["doubtful"][:1]))
-    return [item.item_view(context, one) for one in ids]
+    return [item.item_view(context, one, pictures) for one in ids]
 
 
 def _pictures(context: Context, view: dict[str, Any], root: Path) -> dict[tuple[int, str], str]:

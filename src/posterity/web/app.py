@@ -147,7 +147,7 @@ class Site:
         page = asked.whole(query, "page", 1) or 1
         view = flips.flips_view(context, found, number, asked.wanted(query), page=page)
         rows = np.array([flip["row"] for flip in view["flips"]], dtype=np.int64)
-        cells = payloads.payloads_of(context, rows)
+        cells = payloads.payloads_of(context, rows, self._pictures)
         view["flips"] = [flip | {"payload": cells.get(flip["row"], [])} for flip in view["flips"]]
         return view
 
@@ -157,7 +157,7 @@ class Site:
             return {}
         context = self._held.context
         kind = self._held.store.id_type
-        return item.item_view(context, asked.item_id(query["id"], kind))
+        return item.item_view(context, asked.item_id(query["id"], kind), self._pictures)
 
     def models(self, query: Query) -> View:
         """How models err, and agree."""
@@ -169,7 +169,8 @@ class Site:
     def review(self, query: Query) -> View:
         """The queue of a review."""
         count = asked.whole(query, "next", QUEUE) or QUEUE
-        return self._held.queue(min(count, asked.MOST), query.get("order") or "worth")
+        order = query.get("order") or "worth"
+        return self._held.queue(min(count, asked.MOST), order, self._pictures)
 
     def _choice(self, query: Query) -> tuple[str, str, str]:
         """A model, a budget and a rule."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -106,9 +107,12 @@ class Held:
         """All flips of a step."""
         return self._view(("flips", step), lambda c: flips.flips_of(c, step))
 
-    def queue(self, count: int, order: str) -> dict[str, Any]:
+    def queue(self, count: int, order: str, pictures: Path) -> dict[str, Any]:
         """The queue of a review."""
-        return self._view(("queue", count, order), lambda c: reviewing.review_view(c, count, order))
+        return self._view(
+            ("queue", count, order),
+            lambda context: reviewing.review_view(context, count, order, pictures),
+        )
 
     def arriving(self) -> list[str]:
         """Models that could look at more items."""
