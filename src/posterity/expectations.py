@@ -194,10 +194,9 @@ def expect(count: int, *, labelled: int, items: int, dispersion: float = 1.0) ->
     """
     scale = items / max(labelled, 1)
     variance = dispersion * (count + FEW) * (scale**2 + scale)
-    told = _positive(max(count * scale, FEW), variance, most=items)
-    # Having seen none does not make it none: then the interval is that of about one.
-    low = 0.0 if not count else told.low
-    return Estimate(count * scale, low, told.high)
+    if not count:  # having seen none does not make it none
+        return Estimate(0.0, 0.0, min(float(items), NORMAL * sqrt(variance)))
+    return _positive(count * scale, variance, most=items)
 
 
 def among(whole: Estimate, every: Sums, own: Sums) -> Estimate:
