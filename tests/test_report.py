@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ def test_flips_are_filtered_and_paged(store: Store) -> None:
     rows = every.to_pylist()
     assert len(rows) > 10
     some = rows[0]
-    cases = {
+    cases: dict[flips.Wanted, Callable[[dict[str, Any]], bool]] = {
         flips.Wanted(): lambda row: bool(row),
         flips.Wanted(old=some["old"]): lambda row: row["old"] == some["old"],
         flips.Wanted(new=some["new"]): lambda row: row["new"] == some["new"],

@@ -109,7 +109,8 @@ def demo_command(
     show(_table(named))
     show(_moral(rows[1], done))
     if store is not None:
-        show(f"The store is kept; try: posterity log {shlex.quote(str(Path(store) / 'store'))}")
+        kept = shlex.quote(str(Path(store) / "store"))
+        show(f"The store is kept; look at it: posterity serve {kept}, posterity log {kept}")
     if recording is not None:
         show(Text(f"The votes are kept; try: posterity replay {shlex.quote(recording)}"))
 

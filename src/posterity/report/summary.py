@@ -46,6 +46,10 @@ class Summary:
     def __str__(self) -> str:
         return self.to_markdown()
 
+    def _repr_markdown_(self) -> str:
+        """As notebooks show it."""
+        return self.to_markdown()
+
 
 def summary(
     context: Context, path: str, *, step: int | None = None, pictures: Path | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -156,8 +157,8 @@ class Site:
         if not query.get("id"):
             return {}
         context = self._held.context
-        kind = self._held.store.id_type
-        return item.item_view(context, asked.item_id(query["id"], kind), self._pictures)
+        given = asked.item_id(query["id"], context.id_kind)
+        return item.item_view(context, given, self._pictures)
 
     def models(self, query: Query) -> View:
         """How models err, and agree."""
@@ -302,11 +303,13 @@ class Site:
             return _refused(403, "This page is read-only.", "Start serve with --allow-writes.")
         if not self._guard.same_origin(request.headers):
             return _refused(403, "A change must be asked for by this page itself, as JSON.")
-        body = await request.body()
-        if len(body) > LONGEST:
-            return _refused(413, f"At most {LONGEST:,} bytes can be sent.")
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LONGEST:
+                return _refused(413, f"At most {LONGEST:,} bytes can be sent.")
         try:
-            given = await request.json()
+            given = json.loads(body)
         except ValueError:
             return _refused(400, "What was sent is no JSON.")
         try:

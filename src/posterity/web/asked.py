@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+import pyarrow as pa
+
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.report.flips import Wanted
 
@@ -55,9 +57,9 @@ def pages_of(given: Mapping[str, str]) -> str:
     return f"flips?{urlencode(kept | {'page': ''})}"
 
 
-def item_id(text: str, kind: type | None) -> str | int:
+def item_id(text: str, kind: pa.DataType | None) -> str | int:
     """An id as an address has it, in the type the store's ids have."""
-    if kind is not int:
+    if kind is None or not pa.types.is_integer(kind):
         return text
     if not re.fullmatch(r"-?[0-9]{1,19}", text):
         raise InvalidData(f"The store's ids are integers; got {text!r}.")

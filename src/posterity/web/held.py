@@ -51,7 +51,7 @@ class Held:
         """The store as it is now, as of a moment ago."""
         with self._opening:
             if self._context is None or time.monotonic() - self._looked > FRESH:
-                now = Context(self.store._context().files, self.store.executor)
+                now = self.store._context()
                 stamp = _stamp(now)
                 if self._context is None or stamp != self._stamp:
                     self._context, self._stamp = now, stamp

@@ -2,6 +2,7 @@
 "use strict";
 const Posterity = (function () {
   const root = document.documentElement;
+  const MOST_WORDS = 300;
   const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false };
 
   // Colours as the sheet has them now; a probe, because light-dark() is resolved only on use.
@@ -181,7 +182,25 @@ const Posterity = (function () {
     drawn.set(figure, data);
     if (made === null) { tell(place, data && data.error ? data.error : "There is nothing to show yet."); return; }
     if (!place.classList.contains("js-plotly-plot")) place.replaceChildren();
+    inWords(figure.querySelector("details"), made[0]);
     return Plotly.react(place, made[0], made[1], CONFIG);
+  }
+  // What a pointer would be told of each mark, for those who read: made when it is asked for.
+  function inWords(details, traces) {
+    if (!details) return;
+    const list = details.querySelector("ul");
+    const fill = () => { if (details.open) list.replaceChildren(...words(traces).map((text) => { const line = document.createElement("li"); line.textContent = text; return line; })); };
+    details.ontoggle = fill;
+    fill();
+  }
+  function words(traces) {
+    const found = new Set();
+    for (const trace of traces) {
+      const flat = (trace.text || []).flat(), worth = (trace.z || []).flat();
+      flat.forEach((text, at) => { if (text && (!worth.length || worth[at])) found.add(text.replace(/<br>/g, "; ").replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&")); });
+    }
+    const listed = [...found];
+    return listed.length > MOST_WORDS ? [...listed.slice(0, MOST_WORDS), `and ${whole(listed.length - MOST_WORDS)} more; all are in this page as JSON`] : listed;
   }
   function tell(place, text) {
     const told = document.createElement("p");
