@@ -29,6 +29,8 @@ from posterity.rehearsed import Rehearsed
 BUDGETS = ("1%", "2%", "5%", "10%", "15%", "20%", "30%", "40%", "50%", "70%", "100%")
 RATIOS = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 """What can be chosen from without typing."""
+MOST = 1000
+"""Answers that are kept: whoever asks for more of them has them reckoned again."""
 FIRST = (
     "Nothing is labelled yet: the first vote on an item is its label, so look at everything once."
 )
@@ -64,6 +66,8 @@ class Prospects:
     def answer(self, budget: str = DEFAULT_BUDGET, rule: str = DEFAULT_RULE) -> dict[str, Any]:
         """What a budget and a rule would bring; the same figures ``plan`` tells."""
         if not self.knows(budget, rule):
+            if len(self._answers) >= MOST:
+                self._answers.clear()
             self._answers[budget, rule] = self._answer(budget, rule)
         return self._answers[budget, rule]
 

@@ -176,7 +176,9 @@ class Site:
     def _choice(self, query: Query) -> tuple[str, str, str]:
         """A model, a budget and a rule."""
         names = self._held.arriving()
-        model = query.get("model") or names[0]
+        model = query.get("model") or (names[0] if names else "")
+        if not model:
+            raise InvalidData("No model is left that could look at items.")
         if model not in self._held.context.models:
             raise UnknownName.among("model", model, self._held.context.models)
         return model, query.get("budget") or DEFAULT_BUDGET, query.get("rule") or DEFAULT_RULE
@@ -265,7 +267,7 @@ class Site:
             text = await run_in_threadpool(self._rendered, name, view, query)
         except PosterityError as error:
             return self._failed(error, as_json=False)
-        return Response(text, media_type="text/html", headers={"Cache-Control": "no-cache"})
+        return Response(text, media_type="text/html", headers={"Cache-Control": "private, no-cache"})
 
     def _rendered(self, name: str, view: Callable[[Query], View], query: Query) -> str:
         values = self._common(name, query) | {"view": view(query)}
@@ -283,7 +285,8 @@ class Site:
 
     def _common(self, name: str, query: Query) -> View:
         store = self._held.store.path
-        twin = f"{name}.json" + (f"?{urlencode(query)}" if query else "")
+        kept = {key: value for key, value in query.items() if key != guard.TOKEN}
+        twin = f"{name}.json" + (f"?{urlencode(kept)}" if kept else "")
         return {
             "page": name,
             "pages": PAGES,

@@ -38,7 +38,9 @@ const Posterity = (function () {
       legend: { traceorder: "normal", orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { color: c.quiet, size: 11 } },
     };
     const { xaxis, yaxis, yaxis2, ...rest } = more;
-    const made = { ...base, ...rest, xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis } };
+    // Where there is no grid, 0 is only the first of some names.
+    const ruled = (given) => ({ ...axis, zeroline: !given || given.showgrid !== false, ...given });
+    const made = { ...base, ...rest, xaxis: ruled(xaxis), yaxis: ruled(yaxis) };
     if (yaxis2) made.yaxis2 = { ...axis, ...yaxis2 };
     return made;
   }
@@ -144,7 +146,7 @@ const Posterity = (function () {
       const z = data.shares.map((row, i) => row.map((value, k) => (i === k ? null : value)));
       const text = data.shares.map((row, i) => row.map((value, k) => `${plain(data.models[i])} and ${plain(data.models[k])}: ${percent(value)}`));
       const ticks = { tickmode: "array", tickvals: x, ticktext: names, showgrid: false };
-      return [[{ type: "heatmap", x, y: x, z, text, hoverinfo: "text", texttemplate: names.length <= 9 ? "%{z:.0%}" : "", textfont: { size: 10 }, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [1, c.accent]], colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", tickfont: { color: c.quiet, size: 10 } } }], layout(c, { xaxis: { ...ticks, tickangle: -60 }, yaxis: { ...ticks, autorange: "reversed" } })];
+      return [[{ type: "heatmap", x, y: x, z, text, hoverinfo: "text", texttemplate: names.length <= 9 && innerWidth > 600 ? "%{z:.0%}" : "", textfont: { size: 10 }, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [1, c.accent]], colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", tickfont: { color: c.quiet, size: 10 } } }], layout(c, { xaxis: { ...ticks, tickangle: -60 }, yaxis: { ...ticks, autorange: "reversed" } })];
     },
     reliability(data, c) {
       if (!data || !data.labels) return null;

@@ -9,8 +9,9 @@
   let answers = new Map(), place = 0;
   try { answers = new Map(JSON.parse(sessionStorage.getItem(kept) || "[]")); } catch { /* begin anew */ }
 
-  const idOf = (card) => JSON.parse(card.dataset.id);
+  // Ids stay as the store wrote them: JavaScript would round a long number.
   const key = (card) => card.dataset.id;
+  const idOf = (id) => (id.startsWith('"') ? JSON.parse(id) : id);
   function show(move) {
     place = Math.max(0, Math.min(cards.length - 1, place + move));
     cards.forEach((card, n) => { card.hidden = n !== place; });
@@ -31,7 +32,7 @@
     if (at("save")) at("save").disabled = !list.length;
     at("download").hidden = at("forget").hidden = !list.length;
     if (at("download").href) URL.revokeObjectURL(at("download").href);
-    const rows = ["id,answer", ...list.map(([id, answer]) => `${cell(String(JSON.parse(id)))},${cell(answer)}`)];
+    const rows = ["id,answer", ...list.map(([id, answer]) => `${cell(idOf(id))},${cell(answer)}`)];
     at("download").href = URL.createObjectURL(new Blob([rows.join("\r\n") + "\r\n"], { type: "text/csv" }));
   }
   function answer(text) {
@@ -70,8 +71,8 @@
   if (at("save")) at("save").addEventListener("click", async function () {
     at("save").disabled = true;
     at("saved").textContent = "Saving …";
-    const body = { answers: [...answers].map(([id, text]) => ({ id: JSON.parse(id), answer: text })) };
-    const answer = await fetch("answers", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    const list = [...answers].map(([id, text]) => `{"id":${id},"answer":${JSON.stringify(text)}}`);
+    const answer = await fetch("answers", { method: "POST", headers: { "Content-Type": "application/json" }, body: `{"answers":[${list}]}` });
     const told = await answer.json();
     if (!answer.ok) { at("save").disabled = false; at("saved").textContent = `${told.error.message} ${told.error.hint || ""}`; return; }
     answers.clear();
