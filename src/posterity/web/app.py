@@ -267,7 +267,9 @@ class Site:
             text = await run_in_threadpool(self._rendered, name, view, query)
         except PosterityError as error:
             return self._failed(error, as_json=False)
-        return Response(text, media_type="text/html", headers={"Cache-Control": "private, no-cache"})
+        return Response(
+            text, media_type="text/html", headers={"Cache-Control": "private, no-cache"}
+        )
 
     def _rendered(self, name: str, view: Callable[[Query], View], query: Query) -> str:
         values = self._common(name, query) | {"view": view(query)}
