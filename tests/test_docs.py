@@ -15,6 +15,7 @@ import pytest
 
 from posterity.cli import cli
 from tests.conftest import ROOT
+from tests.page_folders import put_tutorial_files
 from tests.transcripts import Block, blocks, stable, transcript
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -28,6 +29,7 @@ SHOWN = {
 """Kinds of blocks that hold no code, and what they hold."""
 NOT_RUN = {
     ("README.md", "make demo"): "these are the tests themselves",
+    ("docs/howto/other-tools.md", ">>> from pyspark"): "PySpark is too large for the tests",
     ("docs/replay.md", "git clone"): "clones two repositories",
     ("docs/scale.md", "pip install"): "starts a cluster of several machines",
     ("docs/tutorial.md", "python3 -m venv"): "the tests run in such an environment",
@@ -52,8 +54,11 @@ def text_of(page: Path) -> str:
 @contextmanager
 def folder_of(page: Path, scratch: Path) -> Iterator[dict[str, Any]]:
     """Where a page is run, and with what."""
-    (scratch / "here").mkdir()
-    yield {"folder": scratch / "here"}
+    folder = scratch / "here"
+    folder.mkdir()
+    if page.parent.name == "howto":
+        put_tutorial_files(folder)
+    yield {"folder": folder}
 
 
 @pytest.mark.parametrize(
