@@ -56,7 +56,7 @@ def folder_of(page: Path, scratch: Path) -> Iterator[dict[str, Any]]:
     """Where a page is run, and with what."""
     folder = scratch / "here"
     folder.mkdir()
-    if page.parent.name == "howto":
+    if page.parent.name == "howto" or page.name == "choosing.md":
         put_tutorial_files(folder)
     yield {"folder": folder}
 
