@@ -1,4 +1,4 @@
-"""How the site is built: `make docs`. Pages stay plain Markdown, which a code host shows as well."""
+"""How `make docs` builds the site. Pages stay plain Markdown, which a code host shows as well."""
 
 import sys
 from pathlib import Path

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from markdown_it import MarkdownIt
 
@@ -87,13 +88,15 @@ def console(block: Block, folder: Path, env: dict[str, str] | None = None) -> st
     return "".join(f"{line}\n" for line in lines)
 
 
-def python(block: Block, folder: Path, names: dict[str, Any]) -> None:
+def python(
+    block: Block, folder: Path, names: dict[str, Any], env: dict[str, str] | None = None
+) -> None:
     """The block as a doctest, with the names of those before it."""
     parsed = doctest.DocTestParser().get_doctest(block.text, names, "block", None, block.first)
     parsed.globs = names  # the parser has copied it
     assert parsed.examples, f"no example in:\n{block.text}"
     said = io.StringIO()
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), patch.dict(os.environ, env or {}):
         runner = doctest.DocTestRunner(verbose=False)
         failed, _ = runner.run(parsed, out=said.write, clear_globs=False)
     assert failed == 0, said.getvalue()
@@ -103,7 +106,7 @@ def transcript(
     page: str,
     folder: Path,
     *,
-    skipped: Callable[[Block], bool] = lambda block: False,
+    skipped: Callable[[Block], bool] | None = None,
     prepared: Path | None = None,
     env: dict[str, str] | None = None,
     shows: bool | None = None,
@@ -118,13 +121,13 @@ def transcript(
     lines, names = page.splitlines(), dict[str, Any]()
     shift = 0
     for number, block in enumerate(blocks(page)):
-        if skipped(block):
+        if skipped is not None and skipped(block):
             continue
         here = folder
         if prepared is not None and block.language != "python":
             here = shutil.copytree(prepared, folder / f"block-{number}")
         if block.language == "python":
-            python(block, here, names)
+            python(block, here, names, env)
         elif block.language == "sh":
             shell(block.text, here, env)
         elif block.language == "console":
@@ -141,16 +144,9 @@ def stable(page: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    from tests.test_docs import folder_of, is_not_run
+    from tests.test_docs import now
 
     for name in sys.argv[1:]:
-        page = Path(name).resolve()
         with tempfile.TemporaryDirectory() as scratch:
-            with folder_of(page, Path(scratch)) as given:
-                written = transcript(
-                    page.read_text(encoding="utf-8"),
-                    skipped=lambda block, page=page: is_not_run(page, block),
-                    shows=True,
-                    **given,
-                )
-        page.write_text(written, encoding="utf-8")
+            written = now(Path(name).resolve(), Path(scratch), shows=True)
+        Path(name).write_text(written, encoding="utf-8")
