@@ -12,8 +12,6 @@ project_copyright = "the authors of Posterity"
 release = version = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "mathml"]
-exclude_patterns = ["_build"]
-nitpicky = False
 
 # Links such as first-hour.md#how-a-model-errs go to headings, as they do on a code host.
 myst_heading_anchors = 4

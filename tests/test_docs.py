@@ -128,6 +128,20 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def test_pages_that_are_mentioned_are_there() -> None:
+    sources = [*PAGES, ROOT / "Makefile", *(ROOT / "src").rglob("*.py")]
+    for source in sources:
+        for name in re.findall(r"\bdocs/[\w/-]+\.md", text_of(source)):
+            assert (ROOT / name).exists(), f"{name_of(source)}: {name}"
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\((docs[^)#]*)", text_of(ROOT / "README.md")))
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        folder = page.parent.relative_to(ROOT).as_posix()
+        assert name_of(page) in linked or (folder != "docs" and folder in linked), name_of(page)
+
+
 def cli_page() -> str:
     """docs/cli.md as --help tells it."""
     parts = ["# Command line", "", "Generated from `--help` by `python -m tests.test_docs`.", ""]
