@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 # Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
-.PHONY: help demo test lint bench bench-store bench-billion bench-scale torture paper trust beyond clean
+.PHONY: help demo test lint docs bench bench-store bench-billion bench-scale torture paper trust beyond clean
 
 help:
 	@echo "make demo    keep real labels up to date as real detectors arrive"
 	@echo "make test    run the tests"
 	@echo "make lint    check style, types and layers"
+	@echo "make docs    build the documentation as a site, in site/"
 	@echo "make bench   measure speed and memory beside NumPy and other packages, write docs/performance.md"
 	@echo "make bench-store  whole updates of up to 100 million items, write docs/store-performance.md"
 	@echo "make bench-billion  a plan for 10^9 items, write docs/billion.md (30 GB of disk in TMPDIR)"
@@ -37,7 +38,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[demo,plots,remote,scikit-learn,hugging-face,onnx-runtime,http,images,ray,web,dev]'
+	$(INSTALL) '.[demo,plots,remote,scikit-learn,hugging-face,onnx-runtime,http,images,ray,web,docs,dev]'
 	@touch $@
 
 # What the tests in a browser need from npm, beside Chromium (.ci/browser). Without it they are
@@ -63,6 +64,14 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir site/.doctrees docs site
+	@echo "site/index.html"
 
 # Other packages that are measured live in an environment of their own; without it the page says so.
 PEERS := .venv-bench
@@ -99,4 +108,4 @@ paper: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.paper --recordings "$(POSTERITY_RECORDINGS)"
 
 clean:
-	rm -rf $(VENV) $(PEERS) screenshots .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) screenshots .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis site

@@ -1,15 +1,10 @@
-"""docs/first-hour.md as a new user would: each command, in order, and what it printed.
+"""docs/first-hour.md on other predictions: the same commands, on recorded votes with known truth.
 
-``python -m tests.test_first_hour`` writes the outputs into the page anew.
+That the page says what happens is in test_docs.py, as for all pages.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,51 +15,10 @@ import pyarrow.parquet as pq
 from posterity import Store
 from posterity.replay import Recording
 from tests.conftest import ROOT, real_recording
+from tests.transcripts import blocks, shell
 
 PAGE = ROOT / "docs" / "first-hour.md"
-BLOCK = re.compile(r"^```console\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 FIRST = "posterity demo --files ."
-
-
-def run(command: str, folder: Path) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder,
-        env=os.environ | {"PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stderr}"
-    return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
-
-
-def commands(block: str) -> list[str]:
-    return [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-
-
-def transcript(page: str, folder: Path) -> str:
-    """The page with the outputs of its commands as they are now."""
-
-    def block(found: re.Match[str]) -> str:
-        lines = []
-        for command in commands(found.group(1)):
-            lines.append(f"$ {command}")
-            lines += run(command, folder).splitlines()
-        return "```console\n" + "\n".join(lines) + "\n```"
-
-    return BLOCK.sub(block, page)
-
-
-def stable(page: str) -> list[str]:
-    """Without the ids of plans, which name what a plan has read."""
-    return re.sub(r"plan [0-9a-f]{12}-[0-9a-f]{8}", "plan ID", page).splitlines()
-
-
-def test_the_page_says_what_happens(tmp_path: Path) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert stable(transcript(page, tmp_path)) == stable(page), "run python -m tests.test_first_hour"
 
 
 def write_recording(recording: Recording, folder: Path) -> None:
@@ -107,8 +61,8 @@ if __name__ == "__main__":
 
 
 def all_commands() -> Iterator[str]:
-    for block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
-        yield from commands(block)
+    for block in blocks(PAGE.read_text(encoding="utf-8")):
+        yield from block.commands
 
 
 def test_the_same_on_recorded_predictions(tmp_path: Path) -> None:
@@ -117,7 +71,7 @@ def test_the_same_on_recorded_predictions(tmp_path: Path) -> None:
     kept = {}
     for command in all_commands():
         if command != FIRST:
-            run(command, tmp_path)
+            shell(command, tmp_path)
         if "changes.parquet" in command:
             kept[command.split("--since ")[1][0]] = pq.read_table(tmp_path / "changes.parquet")
     store = Store(tmp_path / "langs")
@@ -136,9 +90,3 @@ def test_the_same_on_recorded_predictions(tmp_path: Path) -> None:
     undone = {row["id"]: (row["old"], row["new"]) for row in kept["2"].to_pylist()}
     done = {row["id"]: (row["new"], row["old"]) for row in kept["1"].to_pylist()}
     assert undone == done
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        written = transcript(PAGE.read_text(encoding="utf-8"), Path(folder))
-    PAGE.write_text(written, encoding="utf-8")

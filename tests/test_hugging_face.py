@@ -25,10 +25,8 @@ def items(**columns: Any) -> pa.Table:
     return pa.table({"id": [f"i{row}" for row in range(count)], **columns})
 
 
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a classifier of texts."""
-    folder = tmp_path_factory.mktemp("reader")
+def make_reader(folder: Path) -> None:
+    """A classifier of texts."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "the", "on", "cat", "dog", "fox"]
     (folder / "vocab.txt").write_text("\n".join(words))
     tokenizer = transformers.BertTokenizerFast.from_pretrained(folder, model_max_length=32)
@@ -46,13 +44,10 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
         label2id={name: code for code, name in LABELS.items()},
     )
     transformers.BertForSequenceClassification(config).eval().save_pretrained(folder)
-    return folder
 
 
-@pytest.fixture(scope="module")
-def viewer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a classifier of images with seven classes, more than a pipeline's top five."""
-    folder = tmp_path_factory.mktemp("viewer")
+def make_viewer(folder: Path) -> None:
+    """A classifier of images with seven classes, more than a pipeline's top five."""
     torch.manual_seed(7)
     config = transformers.ViTConfig(
         hidden_size=16,
@@ -67,6 +62,19 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers.ViTForImageClassification(config).eval().save_pretrained(folder)
     size = {"height": 8, "width": 8}
     transformers.ViTImageProcessor(size=size).save_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reader")
+    make_reader(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def viewer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("viewer")
+    make_viewer(folder)
     return folder
 
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +16,7 @@ import pytest
 
 from posterity import Model, Store, rules
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter, StoreError, UnknownName
+from tests.s3 import serving_s3
 from tests.stores import NAMES, World, contents, small_store
 
 Place = tuple[str, dict[str, str] | None]
@@ -34,38 +31,8 @@ class Whim:
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[dict[str, str]]:
-    """An S3-compatible server on loopback, in a process of its own: a client here holds the GIL."""
-    import boto3
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=quiet, stderr=quiet) as server:
-        for _ in range(200):
-            with socket.socket() as trial:
-                if trial.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        options = {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_REGION": "us-east-1",
-            "AWS_ALLOW_HTTP": "true",
-        }
-        client = boto3.client(
-            "s3",
-            endpoint_url=options["AWS_ENDPOINT_URL"],
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-            region_name="us-east-1",
-        )
-        client.create_bucket(Bucket="stores")
-        client.close()
+    with serving_s3("stores") as options:
         yield options
-        server.terminate()
 
 
 WHOLE = "POSTERITY_KILLS" in os.environ
