@@ -35,12 +35,15 @@ NOT_RUN = {
     ("docs/howto/other-tools.md", ">>> from pyspark"): "PySpark is too large for the tests",
     ("docs/beliefs.md", "$ posterity replay emotion_llm.npz"): "minutes, on a recording of its own",
     ("docs/howto/object-store.md", "export AWS"): "credentials are those of the tests' server",
+    ("docs/howto/look.md", "posterity serve"): "goes on until it is stopped; see tests/browser",
+    ("docs/howto/look.md", "curl"): "asks that server; see tests/browser",
     ("docs/howto/ray.md", "posterity update s3://"): "a cluster of several machines",
     ("docs/models.md", "$ posterity update tickets llm"): "asks a server that is not there",
     ("docs/replay.md", "git clone"): "clones two repositories",
     ("docs/scale.md", "pip install"): "starts a cluster of several machines",
     ("docs/scale.md", "posterity plan   s3://"): "a cluster of several machines",
     ("docs/scale.md", ">>> store"): "a cluster of several machines",
+    ("docs/tutorial.md", "posterity serve"): "goes on until it is stopped; see tests/browser",
     ("docs/tutorial.md", "python3 -m venv"): "the tests run in such an environment",
 }
 """Blocks that would run, but not here: page, how the block begins, why."""
