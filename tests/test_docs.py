@@ -93,7 +93,7 @@ def is_run_here(page: Path) -> bool:
     return name_of(page) not in ELSEWHERE and any(b.language in RUN for b in blocks(text_of(page)))
 
 
-@pytest.mark.parametrize("page", list(filter(is_run_here, PAGES)), ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if is_run_here(page)], ids=name_of)
 def test_a_page_says_what_happens(page: Path, tmp_path: Path) -> None:
     told = f"run python -m tests.transcripts {name_of(page)}"
     assert stable(now(page, tmp_path)) == stable(text_of(page)), told
