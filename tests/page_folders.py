@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -114,7 +115,7 @@ def put_models(folder: Path) -> None:
     labelled = {"id": list(range(30)), "truth": kinds, "vote": kinds}
     shares = {f"p_{name}": [0.8 if kind == name else 0.05 for kind in kinds] for name in classes}
     pq.write_table(pa.table(labelled | shares), folder / "val.parquet")
-    payload = {
+    payload: dict[str, dict[str, Any]] = {
         "tickets": {"text": texts},
         "flowers": {"length": points[:, 0], "width": points[:, 1]},
         "photos": {
@@ -123,7 +124,8 @@ def put_models(folder: Path) -> None:
         },
     }
     for name, columns in payload.items():
-        Store.create(folder / name, classes=classes).add(pa.table({"id": range(30), **columns}))
+        items = pa.table({"id": list(range(30)), **columns})
+        Store.create(folder / name, classes=classes).add(items)
     Store(folder / "tickets").register(Model("svm", accuracy=0.9))
     Store(folder / "tickets").register(Model("bert", accuracy=0.9))
     Store(folder / "flowers").register(Model("logit", accuracy=0.9))
