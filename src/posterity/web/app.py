@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -301,12 +302,14 @@ class Site:
             return _refused(403, "This page is read-only.", "Start serve with --allow-writes.")
         if not self._guard.same_origin(request.headers):
             return _refused(403, "A change must be asked for by this page itself, as JSON.")
-        body = await request.body()
-        if len(body) > LONGEST:
-            return _refused(413, f"At most {LONGEST:,} bytes can be sent.")
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LONGEST:  # told before all of it has come
+                return _refused(413, f"At most {LONGEST:,} bytes can be sent.")
         try:
-            given = await request.json()
-        except ValueError:
+            given = json.loads(body)
+        except (ValueError, RecursionError):
             return _refused(400, "What was sent is no JSON.")
         try:
             told = await run_in_threadpool(change, given)
