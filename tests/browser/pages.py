@@ -108,7 +108,7 @@ def whole_curve(page: Page) -> None:
     until(page, "document.querySelector(\"[data-chart='gains'] .plot\").data[0].x.length === 11")
 
 
-def answered(page: Page, move: Callable[[], None]) -> None:
+def answered(page: Page, move: Callable[[], object]) -> None:
     """Move a control of the planner, and wait for the answer."""
     before = page.evaluate("Number(document.querySelector('main').dataset.answered)")
     move()
