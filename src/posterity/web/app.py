@@ -311,11 +311,11 @@ class Site:
         body = b""
         async for part in request.stream():
             body += part
-            if len(body) > LONGEST:
+            if len(body) > LONGEST:  # told before all of it has come
                 return _refused(413, f"At most {LONGEST:,} bytes can be sent.")
         try:
             given = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return _refused(400, "What was sent is no JSON.")
         try:
             told = await run_in_threadpool(change, given)

@@ -23,8 +23,8 @@ const Posterity = (function () {
   const number = (value) => (Math.abs(value) >= 10 ? whole(value) : value.toFixed(1));
   const percent = (value) => `${(100 * value).toFixed(1)} %`;
   const cut = (text, most = 22) => { text = String(text); return text.length > most ? `${text.slice(0, most - 1)}…` : text; };
-  // Names come from the store: what Plotly would read as markup is taken apart.
-  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  // Names come from the store: what Plotly would read as markup, or as a formula, is taken apart.
+  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
   const named = (text, most) => plain(cut(text, most));
 
   function layout(c, more) {
