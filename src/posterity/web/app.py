@@ -10,24 +10,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import numpy as np
-
 import posterity
 from posterity.engine import evaluating
-from posterity.engine.planning import DEFAULT_BUDGET, DEFAULT_RULE, Plan
 from posterity.errors import (
     CommitConflict,
     InvalidData,
-    InvalidParameter,
     MissingExtra,
     PosterityError,
     UnknownName,
 )
-from posterity.report import flips, item, pages, payloads, prospects
+from posterity.report import pages
 from posterity.tables.exports import write_stream
 from posterity.web import asked, guard
 from posterity.web.guard import Guard
 from posterity.web.held import Held
+from posterity.web.views import Query, View, Views
 
 try:
     from starlette.applications import Starlette
@@ -49,47 +46,29 @@ PAGES = (
     ("Models", "models"),
     ("Review", "review"),
 )
-QUEUE = 25
 LONGEST = 2**22
 """Bytes of what is sent to us."""
 FOREVER = "public, max-age=31536000, immutable"
-
-Query = dict[str, str]
-View = dict[str, Any]
 
 
 class Site:
     """All pages over one store."""
 
     def __init__(self, held: Held, given: Guard, pictures: Path) -> None:
-        self._held, self._guard, self._pictures = held, given, pictures
+        self._held, self._guard = held, given
+        self._views = Views(held, pictures)
 
     def app(self) -> ASGIApp:
         """The whole of it, guarded."""
-        twins = {
-            "overview": self.overview,
-            "planner": self.planner,
-            "flips": self.flips,
-            "item": self.item,
-            "models": self.models,
-            "review": self.review,
-        }
-        alone: dict[str, Callable[[Query], View]] = {
-            "entropies": lambda _: self._held.entropies(),
-            "reliability": lambda _: self._held.reliability(),
-            "outlook": self.outlook,
-            "curve": self.curve,
-        }
+        views = self._views
         routes = [
-            Route("/", partial(self._page, "overview", self.overview)),
             *(
-                Route(f"/{name}", partial(self._page, name, view))
-                for name, view in twins.items()
-                if name != "overview"
+                Route("/" if name == "overview" else f"/{name}", partial(self._page, name, view))
+                for name, view in views.pages.items()
             ),
             *(
                 Route(f"/{name}.json", partial(self._json, view))
-                for name, view in (twins | alone).items()
+                for name, view in (views.pages | views.parts).items()
             ),
             Route("/picture", self._sync(self.picture)),
             *(
@@ -97,99 +76,19 @@ class Site:
                 for kind in ("parquet", "csv", "jsonl", "json")
             ),
             Route("/static/{name}", self._sync(self.static)),
-            Route("/plans", partial(self._write, self.keep_plan), methods=["POST"]),
-            Route("/reverts", partial(self._write, self.revert), methods=["POST"]),
-            Route("/answers", partial(self._write, self.answer), methods=["POST"]),
+            *(
+                Route(f"/{name}", partial(self._write, change), methods=["POST"])
+                for name, change in views.changes.items()
+            ),
         ]
         made = Starlette(routes=routes, exception_handlers={404: self._not_found})
         return Guarded(made, self._guard)
-
-    # What each page shows, and its JSON twin.
-
-    def overview(self, _: Query) -> View:
-        """The history of steps."""
-        return self._held.overview()
-
-    def outlook(self, _: Query) -> View:
-        """What the next step would bring."""
-        names = self._held.arriving()
-        found = self._held.answer(names[0], DEFAULT_BUDGET, DEFAULT_RULE) if names else None
-        return {"outlook": found}
-
-    def planner(self, query: Query) -> View:
-        """What a step would bring."""
-        names = self._held.arriving()
-        choices = {"budgets": prospects.BUDGETS, "ratios": prospects.RATIOS, "models": names}
-        if not names:
-            return choices | {"answer": None}
-        model, budget, rule = self._choice(query)
-        ratio, _, confirm = rule.removeprefix("cost-ratio:").partition("+")
-        known = [str(one) for one in prospects.RATIOS]
-        return choices | {
-            "answer": self._held.answer(model, budget, rule),
-            "ratio_at": known.index(ratio) if ratio in known else known.index("10"),
-            "confirm": confirm == "confirm",
-        }
-
-    def curve(self, query: Query) -> View:
-        """What a step would bring by its budget, a point more each time."""
-        model, _, rule = self._choice(query)
-        return self._held.curve(model, rule)
-
-    def flips(self, query: Query) -> View:
-        """The labels a step changed."""
-        told = [step for step in self._held.overview()["steps"] if step["flips"]]
-        number = asked.whole(query, "step", told[-1]["step"] if told else None)
-        if number is None:
-            return {}
-        context = self._held.context
-        context.check_step(number)
-        found = self._held.flips(number)
-        page = asked.whole(query, "page", 1) or 1
-        view = flips.flips_view(context, found, number, asked.wanted(query), page=page)
-        rows = np.array([flip["row"] for flip in view["flips"]], dtype=np.int64)
-        cells = payloads.payloads_of(context, rows, self._pictures)
-        view["flips"] = [flip | {"payload": cells.get(flip["row"], [])} for flip in view["flips"]]
-        return view
-
-    def item(self, query: Query) -> View:
-        """The story of an item."""
-        if not query.get("id"):
-            return {}
-        context = self._held.context
-        given = asked.item_id(query["id"], context.id_kind)
-        return item.item_view(context, given, self._pictures)
-
-    def models(self, query: Query) -> View:
-        """How models err, and agree."""
-        told, name = self._held.models(), query.get("model")
-        if not name and told["models"]:
-            name = told["models"][-1]["model"]
-        return told | {"model": self._held.model(name) if name else None}
-
-    def review(self, query: Query) -> View:
-        """The queue of a review."""
-        count = asked.whole(query, "next", QUEUE) or QUEUE
-        order = query.get("order") or "worth"
-        return self._held.queue(min(count, asked.MOST), order, self._pictures)
-
-    def _choice(self, query: Query) -> tuple[str, str, str]:
-        """A model, a budget and a rule."""
-        names = self._held.arriving()
-        model = query.get("model") or (names[0] if names else "")
-        if not model:
-            raise InvalidData("No model is left that could look at items.")
-        if model not in self._held.context.models:
-            raise UnknownName.among("model", model, self._held.context.models)
-        return model, query.get("budget") or DEFAULT_BUDGET, query.get("rule") or DEFAULT_RULE
 
     # Files.
 
     def picture(self, request: Request) -> Response:
         """A picture of an item, from where its payload says."""
-        query = dict(request.query_params)
-        row, column = asked.whole(query, "row", 0) or 0, query.get("column", "")
-        found = payloads.picture_of(self._held.context, row, column, self._pictures)
+        found = self._views.picture(dict(request.query_params))
         headers = {"Content-Security-Policy": guard.ALONE, "Cache-Control": "private, max-age=60"}
         return Response(found.content, media_type=found.kind, headers=headers)
 
@@ -208,7 +107,7 @@ class Site:
 
     def download(self, kind: str, request: Request) -> Response:
         """A plan, or its items; nothing is kept."""
-        made = self._plan(dict(request.query_params), keep=False)
+        made = self._views.plan(dict(request.query_params), keep=False)
         name = f"plan-{made.id or 'empty'}.{kind}"
         if kind == "json":
             headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -219,28 +118,6 @@ class Site:
         schema = evaluating.items_schema(context)
         write_stream(path, schema, evaluating.planned_batches(context, made))
         return FileResponse(path, filename=name, background=BackgroundTask(folder.cleanup))
-
-    # Changes, only where they were allowed when the server was started.
-
-    def keep_plan(self, given: Any) -> View:
-        """Keep a plan, so that an update can carry out exactly this one."""
-        if not isinstance(given, dict):
-            raise InvalidParameter.of("plan", "a model, a budget and a rule", given)
-        return self._plan({str(k): str(v) for k, v in given.items()}, keep=True).to_dict()
-
-    def revert(self, given: Any) -> View:
-        """Undo a step, by a step."""
-        done = self._held.store.revert(asked.step_to_revert(given))
-        return {"told": str(done), **done.to_dict()}
-
-    def answer(self, given: Any) -> View:
-        """Make what people answered the labels of items, by one step."""
-        done = self._held.store.review(asked.answers(given))
-        return {"told": str(done), **done.to_dict()}
-
-    def _plan(self, query: Query, *, keep: bool) -> Plan:
-        model, budget, rule = self._choice(query)
-        return self._held.plan(model, budget, rule, keep=keep)
 
     # How they are sent.
 
@@ -274,16 +151,11 @@ class Site:
     def _rendered(self, name: str, view: Callable[[Query], View], query: Query) -> str:
         values = self._common(name, query) | {"view": view(query)}
         if name == "flips":
-            told = [step for step in self._held.overview()["steps"] if step["flips"]]
+            told = self._views.steps_with_flips()
             values |= {"steps": told, "at_page": asked.pages_of(query)}
         if name == "item":
-            values |= {"some": self._some() if not values["view"] else []}
+            values |= {"some": [] if values["view"] else self._views.some_items()}
         return pages.render(f"{name}.html", **values)
-
-    def _some(self) -> list[Any]:
-        """Items worth a look: flips of the last step."""
-        told = [step["step"] for step in self._held.overview()["steps"] if step["flips"]]
-        return self._held.flips(told[-1]).column("id")[:5].to_pylist() if told else []
 
     def _common(self, name: str, query: Query) -> View:
         store = self._held.store.path

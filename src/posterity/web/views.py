@@ -1,0 +1,168 @@
+"""Views: what each page shows, and its JSON twin; what the page can change, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posterity.engine.planning import DEFAULT_BUDGET, DEFAULT_RULE, Plan
+from posterity.errors import InvalidData, InvalidParameter, UnknownName
+from posterity.report import flips, item, payloads, prospects
+from posterity.report.payloads import Picture
+from posterity.web import asked
+from posterity.web.held import Held
+
+QUEUE = 25
+"""Items of a review at a time."""
+
+Query = dict[str, str]
+View = dict[str, Any]
+
+
+class Views:
+    """What can be asked about one store; knows nothing of how it is asked."""
+
+    def __init__(self, held: Held, pictures: Path) -> None:
+        self._held, self._pictures = held, pictures
+
+    @property
+    def pages(self) -> dict[str, Callable[[Query], View]]:
+        """Those that have a page."""
+        return {
+            "overview": self.overview,
+            "planner": self.planner,
+            "flips": self.flips,
+            "item": self.item,
+            "models": self.models,
+            "review": self.review,
+        }
+
+    @property
+    def parts(self) -> dict[str, Callable[[Query], View]]:
+        """What a page asks for by itself, because it takes longer."""
+        return {
+            "entropies": lambda _: self._held.entropies(),
+            "reliability": lambda _: self._held.reliability(),
+            "outlook": self.outlook,
+            "curve": self.curve,
+        }
+
+    @property
+    def changes(self) -> dict[str, Callable[[Any], View]]:
+        """What can be changed, where that was allowed when the server was started."""
+        return {"plans": self.keep_plan, "reverts": self.revert, "answers": self.answer}
+
+    def overview(self, _: Query) -> View:
+        """The history of steps."""
+        return self._held.overview()
+
+    def outlook(self, _: Query) -> View:
+        """What the next step would bring."""
+        names = self._held.arriving()
+        found = self._held.answer(names[0], DEFAULT_BUDGET, DEFAULT_RULE) if names else None
+        return {"outlook": found}
+
+    def planner(self, query: Query) -> View:
+        """What a step would bring."""
+        names = self._held.arriving()
+        choices = {"budgets": prospects.BUDGETS, "ratios": prospects.RATIOS, "models": names}
+        if not names:
+            return choices | {"answer": None}
+        model, budget, rule = self.choice(query)
+        ratio, _, confirm = rule.removeprefix("cost-ratio:").partition("+")
+        known = [str(one) for one in prospects.RATIOS]
+        return choices | {
+            "answer": self._held.answer(model, budget, rule),
+            "ratio_at": known.index(ratio) if ratio in known else known.index("10"),
+            "confirm": confirm == "confirm",
+        }
+
+    def curve(self, query: Query) -> View:
+        """What a step would bring by its budget, a point more each time."""
+        model, _, rule = self.choice(query)
+        return self._held.curve(model, rule)
+
+    def flips(self, query: Query) -> View:
+        """The labels a step changed."""
+        told = self.steps_with_flips()
+        number = asked.whole(query, "step", told[-1]["step"] if told else None)
+        if number is None:
+            return {}
+        context = self._held.context
+        context.check_step(number)
+        found = self._held.flips(number)
+        page = asked.whole(query, "page", 1) or 1
+        view = flips.flips_view(context, found, number, asked.wanted(query), page=page)
+        rows = np.array([flip["row"] for flip in view["flips"]], dtype=np.int64)
+        cells = payloads.payloads_of(context, rows, self._pictures)
+        view["flips"] = [flip | {"payload": cells.get(flip["row"], [])} for flip in view["flips"]]
+        return view
+
+    def item(self, query: Query) -> View:
+        """The story of an item."""
+        if not query.get("id"):
+            return {}
+        context = self._held.context
+        given = asked.item_id(query["id"], context.id_kind)
+        return item.item_view(context, given, self._pictures)
+
+    def models(self, query: Query) -> View:
+        """How models err, and agree."""
+        told, name = self._held.models(), query.get("model")
+        if not name and told["models"]:
+            name = told["models"][-1]["model"]
+        return told | {"model": self._held.model(name) if name else None}
+
+    def review(self, query: Query) -> View:
+        """The queue of a review."""
+        count = asked.whole(query, "next", QUEUE) or QUEUE
+        order = query.get("order") or "worth"
+        return self._held.queue(min(count, asked.MOST), order, self._pictures)
+
+    def choice(self, query: Query) -> tuple[str, str, str]:
+        """A model, a budget and a rule."""
+        names = self._held.arriving()
+        model = query.get("model") or (names[0] if names else "")
+        if not model:
+            raise InvalidData("No model is left that could look at items.")
+        if model not in self._held.context.models:
+            raise UnknownName.among("model", model, self._held.context.models)
+        return model, query.get("budget") or DEFAULT_BUDGET, query.get("rule") or DEFAULT_RULE
+
+    def keep_plan(self, given: Any) -> View:
+        """Keep a plan, so that an update can carry out exactly this one."""
+        if not isinstance(given, dict):
+            raise InvalidParameter.of("plan", "a model, a budget and a rule", given)
+        return self.plan({str(k): str(v) for k, v in given.items()}, keep=True).to_dict()
+
+    def revert(self, given: Any) -> View:
+        """Undo a step, by a step."""
+        done = self._held.store.revert(asked.step_to_revert(given))
+        return {"told": str(done), **done.to_dict()}
+
+    def answer(self, given: Any) -> View:
+        """Make what people answered the labels of items, by one step."""
+        done = self._held.store.review(asked.answers(given))
+        return {"told": str(done), **done.to_dict()}
+
+    def plan(self, query: Query, *, keep: bool) -> Plan:
+        """The plan of a choice; kept in the store only if asked."""
+        model, budget, rule = self.choice(query)
+        return self._held.plan(model, budget, rule, keep=keep)
+
+    def picture(self, query: Query) -> Picture:
+        """A picture of an item, from where its payload says."""
+        row, column = asked.whole(query, "row", 0) or 0, query.get("column", "")
+        return payloads.picture_of(self._held.context, row, column, self._pictures)
+
+    def steps_with_flips(self) -> list[View]:
+        """Those that flips can be looked at of."""
+        return [step for step in self._held.overview()["steps"] if step["flips"]]
+
+    def some_items(self) -> list[Any]:
+        """Items worth a look: flips of the last step."""
+        told = self.steps_with_flips()
+        return self._held.flips(told[-1]["step"]).column("id")[:5].to_pylist() if told else []
