@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,17 @@ from posterity.cli import run
 from posterity.engine.context import Context
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.expectations import Estimate, Sums
-from posterity.report import entropies, flips, item, markdown, models, payloads, prospects, steps
+from posterity.report import (
+    entropies,
+    flips,
+    item,
+    markdown,
+    models,
+    pages,
+    payloads,
+    prospects,
+    steps,
+)
 from tests.stores import NAMES, World, make, update
 
 RULES = ("cost-ratio:2", "max-belief", "cost-ratio:2+confirm", "replace", "majority-vote")
@@ -406,3 +418,39 @@ def test_notebooks_show_plans_reports_and_stores(tmp_path: Path, world: World) -
     assert "new" in page
     nothing = store.update("new", budget="50%", votes=world.votes_table("new"))
     assert "Nothing to do" in nothing._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("jinja2", ["report", "-o", "report.html"]),
+        ("uvicorn", ["serve", "--port", "0"]),
+        ("starlette.applications", ["serve", "--port", "0"]),
+    ],
+)
+def test_an_extra_that_is_missing_is_named(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    package: str,
+    command: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "posterity.web.app", raising=False)
+    pages._environment.cache_clear()
+    assert run([command[0], store.path, *command[1:]]) == 1
+    assert "pip install 'posterity[web]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    pages._environment.cache_clear()
+
+
+def test_an_address_that_is_taken_is_told(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        assert run(["serve", store.path, "--port", str(other.getsockname()[1])]) == 1
+    assert "--port" in capsys.readouterr().err
+    assert run(["serve", store.path, "--port", "0", "--token", "short"]) == 2
+    assert "16 characters" in capsys.readouterr().err

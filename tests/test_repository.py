@@ -65,6 +65,9 @@ def test_heavy_dependencies_are_imported_in_one_module_only() -> None:
         "obstore": "files.py",
         "babel": "texts.py",
         "matplotlib": "plots.py",
+        "starlette": "app.py",
+        "uvicorn": "serving.py",
+        "jinja2": "pages.py",
     }.items():
         line = re.compile(rf"^\s*(from|import) {package}\b", flags=re.MULTILINE)
         users = [path.name for path in SOURCES if line.search(path.read_text(encoding="utf-8"))]
@@ -77,7 +80,7 @@ def test_importing_posterity_is_light() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     heavy = {"sklearn", "matplotlib", "scipy", "pandas", "torch", "transformers", "onnxruntime"}
-    heavy |= {"urllib3", "PIL", "babel", "django", "obstore"}
+    heavy |= {"urllib3", "PIL", "babel", "django", "obstore", "starlette", "jinja2", "plotly"}
     assert not heavy & set(done.stdout.split())
 
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
@@ -54,6 +53,8 @@ def maps_id() -> str:
 
 def plotly_version() -> str:
     """Which plotting library that is; its script may be kept as long as this does not change."""
+    from importlib.metadata import version  # which takes longer to import than most commands need
+
     return version("plotly")
 
 

@@ -63,12 +63,15 @@ def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     """A socket that is bound now, so that the address that is told is the one that is served."""
+    made = None
     try:
         family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(where)
     except OSError as error:
+        if made is not None:
+            made.close()
         raise Unavailable(
             f"Nothing can be served at {host}:{port}: {error.strerror or error}.",
             hint="Choose another --port (0: any that is free), or another --host.",
