@@ -27,7 +27,7 @@ const Posterity = (function () {
   const named = (text, most) => plain(cut(text, most));
 
   function layout(c, more) {
-    const axis = { gridcolor: c.line, zerolinecolor: c.line, linecolor: c.line, automargin: true, fixedrange: true, tickfont: { color: c.quiet, size: 11 }, title: { font: { color: c.quiet, size: 12 } } };
+    const axis = { gridcolor: c.line, zerolinecolor: c.line, linecolor: c.line, automargin: true, fixedrange: true, tickfont: { color: c.quiet, size: 11 }, title: { font: { color: c.quiet, size: 12 }, standoff: 6 } };
     const base = {
       margin: { l: 8, r: 12, t: 8, b: 8 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -38,7 +38,7 @@ const Posterity = (function () {
     };
     const { xaxis, yaxis, yaxis2, ...rest } = more;
     // Where there is no grid, 0 is only the first of some names.
-    const ruled = (given) => ({ ...axis, zeroline: !given || given.showgrid !== false, ...given });
+    const ruled = (given = {}) => ({ ...axis, zeroline: given.showgrid !== false, ...given, title: { ...axis.title, ...given.title } });
     const made = { ...base, ...rest, xaxis: ruled(xaxis), yaxis: ruled(yaxis) };
     if (yaxis2) made.yaxis2 = { ...axis, ...yaxis2 };
     return made;
