@@ -139,7 +139,7 @@ const Posterity = (function () {
       const z = data.shares.map((row, i) => row.map((value, k) => (i === k ? null : value)));
       const text = data.shares.map((row, i) => row.map((value, k) => `${plain(data.models[i])} and ${plain(data.models[k])}: ${percent(value)}`));
       const ticks = { tickmode: "array", tickvals: x, ticktext: names, showgrid: false };
-      return [[{ type: "heatmap", x, y: x, z, text, hoverinfo: "text", texttemplate: names.length <= 9 && innerWidth > 600 ? "%{z:.0%}" : "", textfont: { size: 10 }, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [1, c.accent]], colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", tickfont: { color: c.quiet, size: 10 } } }], layout(c, { xaxis: { ...ticks, tickangle: -60 }, yaxis: { ...ticks, autorange: "reversed" } })];
+      return [[{ type: "heatmap", x, y: x, z, text, hoverinfo: "text", texttemplate: names.length <= 9 && innerWidth > 600 && !paper ? "%{z:.0%}" : "", textfont: { size: 10 }, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [1, c.accent]], colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", tickfont: { color: c.quiet, size: 10 } } }], layout(c, { xaxis: { ...ticks, tickangle: -60 }, yaxis: { ...ticks, autorange: "reversed" } })];
     },
     reliability(data, c) {
       if (!data || !data.labels) return null;
@@ -171,13 +171,16 @@ const Posterity = (function () {
   };
 
   const drawn = new Map();
+  let paper = false;
+  // Pixels that fit into a column of A4 and of Letter; a picture is drawn before paper is measured.
+  const onSheet = (figure) => (paper ? { autosize: false, width: figure.classList.contains("wide") ? 630 : 300, height: figure.querySelector(".plot").clientHeight } : {});
   function draw(figure, data) {
     const place = figure.querySelector(".plot");
     const made = kinds[figure.dataset.chart](data, colours());
     drawn.set(figure, data);
     if (made === null) { tell(place, data && data.error ? data.error : "There is nothing to show yet."); return; }
     if (!place.classList.contains("js-plotly-plot")) place.replaceChildren();
-    return Plotly.react(place, made[0], made[1], CONFIG);
+    return Plotly.react(place, made[0], { ...made[1], ...onSheet(figure) }, CONFIG);
   }
   function tell(place, text) {
     const told = document.createElement("p");
@@ -206,6 +209,7 @@ const Posterity = (function () {
   // On paper colours are those of the light theme, and pictures as wide as their column there.
   function onPaper(printing) {
     const before = root.dataset.theme;
+    paper = printing;
     if (printing) { root.dataset.before = before || ""; root.dataset.theme = "light"; }
     else if ("before" in root.dataset) { if (root.dataset.before) root.dataset.theme = root.dataset.before; else delete root.dataset.theme; delete root.dataset.before; }
     again();
