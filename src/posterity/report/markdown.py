@@ -182,9 +182,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence[
 def cell(text: str) -> str:
     """Text that stays text, whatever is in it, in one line.
 
-    >>> print(cell("a|b <img> [x](y)\\n*c*"))
-    a\\|b \\<img\\> \\[x\\](y) \\*c\\*
+    >>> print(cell("a|b <img> [x](y)\\n*c* &lt; $d$"))
+    a\\|b \\<img\\> \\[x\\](y) \\*c\\* &amp;lt; \\$d\\$
     """
-    flat = re.sub(r"\s+", " ", text)
+    flat = re.sub(r"\s+", " ", text).replace("&", "&amp;")
     # Of addresses a reader would be sent to, the scheme alone makes a link.
-    return re.sub(r"([\\`*_\[\]<>|~])", r"\\\1", flat).replace("://", ":&#8203;//")
+    return re.sub(r"([\\`*_\[\]<>|~$])", r"\\\1", flat).replace("://", ":&#8203;//")

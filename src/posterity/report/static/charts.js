@@ -28,7 +28,7 @@ const Posterity = (function () {
   const named = (text, most) => plain(cut(text, most));
 
   function layout(c, more) {
-    const axis = { gridcolor: c.line, zerolinecolor: c.line, linecolor: c.line, automargin: true, fixedrange: true, tickfont: { color: c.quiet, size: 11 }, title: { font: { color: c.quiet, size: 12 } } };
+    const axis = { gridcolor: c.line, zerolinecolor: c.line, linecolor: c.line, automargin: true, fixedrange: true, tickfont: { color: c.quiet, size: 11 }, title: { font: { color: c.quiet, size: 12 }, standoff: 6 } };
     const base = {
       margin: { l: 8, r: 12, t: 8, b: 8 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -39,7 +39,7 @@ const Posterity = (function () {
     };
     const { xaxis, yaxis, yaxis2, ...rest } = more;
     // Where there is no grid, 0 is only the first of some names.
-    const ruled = (given) => ({ ...axis, zeroline: !given || given.showgrid !== false, ...given });
+    const ruled = (given = {}) => ({ ...axis, zeroline: given.showgrid !== false, ...given, title: { ...axis.title, ...given.title } });
     const made = { ...base, ...rest, xaxis: ruled(xaxis), yaxis: ruled(yaxis) };
     if (yaxis2) made.yaxis2 = { ...axis, ...yaxis2 };
     return made;
@@ -146,7 +146,7 @@ const Posterity = (function () {
       const z = data.shares.map((row, i) => row.map((value, k) => (i === k ? null : value)));
       const text = data.shares.map((row, i) => row.map((value, k) => `${plain(data.models[i])} and ${plain(data.models[k])}: ${percent(value)}`));
       const ticks = { tickmode: "array", tickvals: x, ticktext: names, showgrid: false };
-      return [[{ type: "heatmap", x, y: x, z, text, hoverinfo: "text", texttemplate: names.length <= 9 && innerWidth > 600 ? "%{z:.0%}" : "", textfont: { size: 10 }, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [1, c.accent]], colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", tickfont: { color: c.quiet, size: 10 } } }], layout(c, { xaxis: { ...ticks, tickangle: -60 }, yaxis: { ...ticks, autorange: "reversed" } })];
+      return [[{ type: "heatmap", x, y: x, z, text, hoverinfo: "text", texttemplate: names.length <= 9 && innerWidth > 600 && !paper ? "%{z:.0%}" : "", textfont: { size: 10 }, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [1, c.accent]], colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", tickfont: { color: c.quiet, size: 10 } } }], layout(c, { xaxis: { ...ticks, tickangle: -60 }, yaxis: { ...ticks, autorange: "reversed" } })];
     },
     reliability(data, c) {
       if (!data || !data.labels) return null;
@@ -178,6 +178,9 @@ const Posterity = (function () {
   };
 
   const drawn = new Map();
+  let paper = false;
+  // Pixels that fit into a column of A4 and of Letter; a picture is drawn before paper is measured.
+  const onSheet = (figure) => (paper ? { autosize: false, width: figure.classList.contains("wide") ? 630 : 300, height: figure.querySelector(".plot").clientHeight } : {});
   function draw(figure, data) {
     const place = figure.querySelector(".plot");
     const made = kinds[figure.dataset.chart](data, colours());
@@ -185,7 +188,7 @@ const Posterity = (function () {
     if (made === null) { tell(place, data && data.error ? data.error : "There is nothing to show yet."); return; }
     if (!place.classList.contains("js-plotly-plot")) place.replaceChildren();
     inWords(figure.querySelector("details"), made[0]);
-    return Plotly.react(place, made[0], made[1], CONFIG);
+    return Plotly.react(place, made[0], { ...made[1], ...onSheet(figure) }, CONFIG);
   }
   // What a pointer would be told of each mark, for those who read: made when it is asked for.
   function inWords(details, traces) {
@@ -231,6 +234,7 @@ const Posterity = (function () {
   // On paper colours are those of the light theme, and pictures as wide as their column there.
   function onPaper(printing) {
     const before = root.dataset.theme;
+    paper = printing;
     if (printing) { root.dataset.before = before || ""; root.dataset.theme = "light"; }
     else if ("before" in root.dataset) { if (root.dataset.before) root.dataset.theme = root.dataset.before; else delete root.dataset.theme; delete root.dataset.before; }
     again();
