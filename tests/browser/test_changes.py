@@ -14,7 +14,7 @@ from tests.browser.conftest import Shoot
 from tests.browser.pages import complete, figures, item_at, twin, until, visit
 from tests.browser.serving import Servers
 from tests.browser.stores import Stores
-from tests.browser.watching import barriers
+from tests.browser.watching import barriers, dismiss
 
 Changed = tuple[str, Store]
 
@@ -69,7 +69,7 @@ def test_a_revert_that_fails_is_said(page: Page, writable: Changed, faults: list
     visit(page, url)
     page.evaluate("document.querySelector(\"[data-revert='6']\").dataset.revert = '99'")
     said: list[str] = []
-    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    dismiss(page, said)
     page.locator("[data-revert='99']").click()
     page.get_by_role("dialog").get_by_role("button", name="Revert").click()
     until(page, "document.querySelector('#announce').textContent !== ''")

@@ -24,6 +24,7 @@ from tests.browser.pages import (
     whole_curve,
 )
 from tests.browser.serving import Servers
+from tests.browser.watching import dismiss
 
 PATHS = ("/", "/planner", "/flips", "/flips?step=1", "/item", "/models", "/review")
 
@@ -41,9 +42,9 @@ def url(store: Path, served: Servers) -> str:
 @pytest.fixture
 def wary(page: Page, faults: list[str]) -> Iterator[Page]:
     """A page on which nothing may happen but what we do; pictures that are none are 404."""
-    page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    dismiss(page, faults)
     page.on("popup", lambda popup: faults.append(f"popup: {popup.url}"))
-    page.on("framenavigated", lambda frame: frame.parent_frame and faults.append("a frame"))
+    page.on("frameattached", lambda frame: faults.append(f"frame: {frame.url}"))
     yield page
     faults[:] = [one for one in faults if "status of 404" not in one]
 

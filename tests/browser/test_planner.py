@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
 from posterity import Store
 from posterity.engine.planning import Plan
@@ -220,11 +220,11 @@ def test_an_answer_that_is_late_is_not_shown(page: Page, url: str) -> None:
     visit(page, f"{url}/planner?model={MODEL}")
     held: list[str] = []
 
-    def slowly(route: object) -> None:
+    def slowly(route: Route) -> None:
         held.append("")
         if len(held) == 1:
             page.wait_for_timeout(400)
-        route.continue_()  # type: ignore[attr-defined]
+        route.continue_()
 
     page.route("**/planner.json*", slowly)
     page.evaluate(

@@ -18,7 +18,7 @@ from tests.browser.hostile import CLASSES, MODELS, hostile_store, ids
 from tests.browser.pages import complete, figures, undrawn
 from tests.browser.stores import Stores
 from tests.browser.test_hostile import harmless
-from tests.browser.watching import barriers, watch
+from tests.browser.watching import barriers, dismiss, watch
 
 LARGEST = 6_000_000
 
@@ -37,7 +37,7 @@ def alone(chromium: Browser, faults: list[str]) -> Iterator[Page]:
     context = chromium.new_context(viewport=chromiums.WINDOW, offline=True)
     page = context.new_page()
     watch(page, faults)
-    page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    dismiss(page, faults)
     yield page
     context.close()
     assert not faults

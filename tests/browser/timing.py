@@ -53,14 +53,19 @@ _MOVE = """
 """
 
 
-def first_visits(browser: Browser, url: str, visits: int = VISITS) -> list[float]:
-    """Seconds until a page is complete for visitors who were never here; the server is warm."""
+def first_visits(
+    browser: Browser, url: str, visits: int = VISITS, *, warm: bool = True
+) -> list[float]:
+    """Seconds until a page is complete for visitors who were never here; the server is warm.
+
+    Unless it shall not be: then the very first visit counts.
+    """
     times = []
-    for _ in range(visits + 1):
+    for _ in range(visits + warm):
         context = browser.new_context(viewport=WINDOW)
         times.append(_visit(context, url))
         context.close()
-    return times[1:]
+    return times[warm:]
 
 
 def later_visits(context: BrowserContext, url: str, visits: int = VISITS) -> list[float]:

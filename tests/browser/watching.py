@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import ConsoleMessage, Page, Request
+from playwright.sync_api import ConsoleMessage, Dialog, Page, Request
 
 from tests.browser.chromium import axe
 
@@ -31,6 +31,16 @@ def watch(page: Page, faults: list[str]) -> None:
     page.on("pageerror", lambda error: faults.append(f"exception: {error}"))
     page.on("request", asked)
     page.on("requestfailed", lambda request: faults.append(f"failed: {request.url}"))
+
+
+def dismiss(page: Page, said: list[str]) -> None:
+    """Note what a page asks in a window of the browser, and say no."""
+
+    def asked(dialog: Dialog) -> None:
+        said.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    page.on("dialog", asked)
 
 
 def barriers(page: Page) -> list[str]:
