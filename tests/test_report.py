@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from posterity import Model, Store, expectations
 from posterity.cli import run
 from posterity.engine.context import Context
+from posterity.engine.fits import Registered
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.expectations import Estimate, Sums
 from posterity.report import (
@@ -44,8 +45,9 @@ def world() -> World:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory, world: World) -> Store:
-    made = make(tmp_path_factory.mktemp("report") / "store", world, "old", "mid", "new")
+    made = make(tmp_path_factory.mktemp("report") / "store", world, "old", "mid")
     made.remove(["item-3", "item-77"])
+    update(made, world, "new")
     made.register(Model("best", labelled=world.labelled_table("best"), cost=0.25))
     return made
 
@@ -117,6 +119,8 @@ def test_items_without_a_vote_are_counted_apart(tmp_path: Path, world: World) ->
     store = make(tmp_path / "store", world, "old")
     store.add(pa.table({"id": ["late"], "number": [999], "lang": ["de"]}))
     assert entropies.entropies_view(opened(store))["unseen"] == [1]
+    store.revert(0)
+    assert entropies.entropies_view(opened(store))["unseen"] == [1, 241]
     assert entropies.entropies_view(opened(Store.create(tmp_path / "e", classes=NAMES)))[
         "steps"
     ] == ([])
@@ -132,12 +136,49 @@ def test_what_is_left_of_the_old_label_is_what_the_step_saw(
         update(store, world, name, rule=rule, budget="60%")
     for header in store.log()[1:]:
         found = flips.flips_of(opened(store), header.step)
-        assert found.drop_columns(["belief_old"]).equals(store.flips(header.step))
+        assert found.drop_columns(["belief_old", "fixed", "broke"]).equals(store.flips(header.step))
         # The sums are those the step itself made its expected flips of.
         told = header.report["expected_negative_flips"]
         assert sum(found.column("belief_old").to_pylist()) == pytest.approx(told, abs=2e-3)
         told = header.report["expected_positive_flips"]
         assert sum(found.column("belief").to_pylist()) == pytest.approx(told, abs=2e-2)
+        # Chances of single flips make up what the report says of the whole step.
+        step = steps.step_of(steps.steps_view(opened(store)), header.step)
+        for name in ("fixed", "broke"):
+            chances = found.column(name).to_numpy()
+            assert ((chances >= 0) & (chances <= 1)).all()
+            assert chances.sum() == pytest.approx(step[name]["value"], rel=1e-3, abs=1e-3)
+
+
+def test_what_is_left_of_a_step_is_not_worth_the_whole_of_it(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    update(store, world, "best", budget="60%")
+    whole = flips.flips_of(opened(store), 1)
+    gone = whole.column("id").to_pylist()[3:]
+    store.remove(gone)
+    left = flips.flips_of(opened(store), 1)
+    view = flips.flips_view(opened(store), left, 1, flips.Wanted())
+    assert (view["count"], left.num_rows) == (3, 3)
+    assert view["fixed"]["value"] + view["broke"]["value"] <= 3
+    assert view["fixed"]["value"] == pytest.approx(sum(left.column("fixed").to_pylist()))
+
+
+def test_classes_that_are_truth_values_are_filtered_as_they_are_shown(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store", classes=[False, True])
+    numbers = list(range(60))
+    truth = [bool(number % 2) for number in numbers]
+    store.add({"id": numbers})
+    for name, right in (("old", 40), ("new", 60)):
+        votes = [one if at < right else not one for at, one in enumerate(truth)]
+        store.register(Model(name, labelled={"id": numbers, "truth": truth, "vote": votes}))
+        store.update(name, votes={"id": numbers, "vote": votes}, budget="100%", rule="max-belief")
+    every = flips.flips_of(opened(store), 1)
+    assert every.num_rows == 20
+    shown = flips.flips_view(opened(store), every, 1, flips.Wanted(new="True"))
+    assert shown["count"] == 10
+    assert shown["classes"]["new"] == ["False", "True"]
+    told = item.item_view(opened(store), 59)
+    assert set(told["beliefs"]["classes"]) == {"False", "True"}
 
 
 def test_flips_are_filtered_and_paged(store: Store) -> None:
@@ -186,20 +227,23 @@ beliefs_ = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=40)
 
 @given(beliefs_, st.data())
 def test_a_part_of_a_step_is_worth_a_part_of_it(beliefs: list[float], data: Any) -> None:
-    every = Sums.of(beliefs)
+    value = data.draw(st.floats(0.01, 0.99)) * len(beliefs)
+    chances = expectations.corrected(beliefs, value)
+    assert ((chances >= 0) & (chances <= 1)).all()
+    assert (np.diff(chances[np.argsort(beliefs)]) >= -1e-12).all()
+    assert chances.sum() == pytest.approx(value, abs=1e-6)
+    every = Sums.of(chances)
     cut = data.draw(st.integers(0, len(beliefs)))
-    one, other = Sums.of(beliefs[:cut]), Sums.of(beliefs[cut:])
-    value = 0.8 * every.belief
+    one, other = Sums.of(chances[:cut]), Sums.of(chances[cut:])
     whole = Estimate(value, 0.5 * value, 1.5 * value)
     parts = [expectations.among(whole, every, part) for part in (one, other)]
-    if every.belief > 1e-6:
-        assert sum(part.value for part in parts) == pytest.approx(value, abs=1e-6)
+    assert sum(part.value for part in parts) == pytest.approx(value, abs=1e-6)
     for part, sums in zip(parts, (one, other), strict=True):
         assert part.low is not None
         assert part.high is not None
         assert 0 <= part.low <= part.value + 1e-12 <= part.high + 1e-9 <= sums.items + 1e-6
     unsure = expectations.among(Estimate(value), every, one)
-    assert unsure.low is None or every.belief <= 1e-6
+    assert unsure.low is None
 
 
 @given(st.integers(0, 500), st.integers(500, 5000), st.integers(1, 10**9), st.floats(1.0, 20.0))
@@ -270,10 +314,9 @@ def test_models_are_told_by_their_labelled_votes(store: Store, world: World) -> 
 
 
 def test_many_classes_are_shown_by_what_is_taken_for_what() -> None:
-    counts = np.eye(60, dtype=np.int64) * 10
-    counts[7, 50] = 9
-    counts[41, 2] = 8
-    view = models._heat_map(counts, [str(at) for at in range(60)])
+    votes, truths = [*range(60), 7, 41], [*range(60), 50, 2]
+    known = Registered("m", 0, {}, (votes, truths), [10] * 60 + [9, 8])
+    view = models._Cells.of(known, 60).heat_map([str(at) for at in range(60)])
     assert view["classes"][:4] == ["7", "50", "41", "2"]
     assert view["of"] == 60
     assert len(view["classes"]) == models.SHOWN

@@ -15,7 +15,7 @@ from math import sqrt
 
 import numpy as np
 
-from posterity._arrays import ArrayLike
+from posterity._arrays import ArrayLike, Floats
 
 NORMAL = 1.6448536
 """Between minus this and this lie 90 % of a normal distribution."""
@@ -27,6 +27,8 @@ FEW = 1.0
 """Added to counts that stand for a variance: having seen none does not make it none."""
 
 
+MOST_MOVED, HALVINGS = 40.0, 60
+"""How far log-odds are moved at most, and how often that is halved to find out how far."""
 FEWEST = 1e-9
 """Flips believed to be of a kind, below which there are none."""
 
@@ -199,25 +201,45 @@ def expect(count: int, *, labelled: int, items: int, dispersion: float = 1.0) ->
     return _positive(count * scale, variance, most=items)
 
 
+def corrected(beliefs: ArrayLike, total: float) -> Floats:
+    """Beliefs moved by one factor of their odds, so that they sum up to a total.
+
+    What is nearly certain stays so: as chances of single flips they never leave 0 to 1.
+
+    >>> corrected([0.5, 0.9], 1.0).round(2)
+    array([0.25, 0.75])
+    """
+    each = np.clip(np.asarray(beliefs, dtype=np.float64), FEWEST, 1 - FEWEST)
+    if not len(each):
+        return each
+    odds = np.log(each / (1 - each))
+    low, high = -MOST_MOVED, MOST_MOVED
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        more = (1 / (1 + np.exp(-odds - middle))).sum() < total
+        low, high = (middle, high) if more else (low, middle)
+    moved: Floats = 1 / (1 + np.exp(-odds - (low + high) / 2))
+    return moved
+
+
 def among(whole: Estimate, every: Sums, own: Sums) -> Estimate:
     """How many of some of a step's flips are of a kind, as the estimate of the whole step has it.
 
-    ``every``, ``own``: beliefs that each is, of all flips of the step and of these. What is not
-    known of the whole, beyond chance, is not known of a part either.
+    ``every``, ``own``: corrected chances that each is, of all flips there are and of these. What is
+    not known of the whole, beyond chance, is not known of a part either.
 
-    >>> step = Sums.of([0.5] * 40)
-    >>> round(among(Estimate(10.0, 6.0, 15.0), step, Sums.of([0.5] * 4)).value, 1)
+    >>> step = Sums.of([0.25] * 40)
+    >>> round(among(Estimate(10.0, 6.0, 15.0), step, Sums.of([0.25] * 4)).value, 1)
     1.0
     """
-    if every.belief <= FEWEST:
-        return Estimate(0.0, 0.0, 0.0)
-    ratio = whole.value / every.belief
-    value = ratio * own.belief
     if whole.low is None or whole.high is None:
-        return Estimate(value)
+        return Estimate(own.belief)
+    if every.belief <= FEWEST or whole.value <= FEWEST:
+        return Estimate(own.belief, own.belief, own.belief)
     variance = ((whole.high - whole.low) / (2 * NORMAL)) ** 2
-    unsure = max(0.0, variance - ratio * every.variance) / every.belief**2
-    return _positive(value, own.belief**2 * unsure + ratio * own.variance, most=own.items)
+    by_chance = every.variance * whole.value / every.belief
+    unsure = max(0.0, variance - by_chance) / whole.value**2
+    return _positive(own.belief, own.belief**2 * unsure + own.variance, most=own.items)
 
 
 def dispersion(halves: Sequence[tuple[int, int, int]]) -> float:

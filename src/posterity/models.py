@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -218,3 +219,18 @@ class Loaded:
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
+
+
+def shown_source(predict: str | None) -> str | None:
+    """Where votes come from, as it may be shown: an address without what may be a key to it.
+
+    >>> shown_source("https://user:secret@example.org/predict?key=1#2")
+    'https://example.org/predict'
+    >>> shown_source("hugging-face:org/model@main,column=text")
+    'hugging-face:org/model@main,column=text'
+    """
+    if predict is None or "://" not in predict:
+        return predict
+    begin, _, rest = predict.partition("://")
+    host, slash, path = re.split("[?#]", rest, maxsplit=1)[0].rpartition("@")[2].partition("/")
+    return f"{begin}://{host}{slash}{path}"

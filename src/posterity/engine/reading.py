@@ -24,6 +24,7 @@ from posterity.engine.runs import Progress, unfinished
 from posterity.engine.steps import Header, live_reviews, live_updates, masked, reason
 from posterity.engine.totals import total_of
 from posterity.errors import InvalidParameter
+from posterity.expectations import Estimate
 from posterity.votes import MISSING
 
 
@@ -281,11 +282,19 @@ def _beliefs_table(rows: pa.Array, names: pa.Array, codes: Any, believed: Any) -
     )
 
 
+def accuracy_now(context: Context) -> Estimate | None:
+    """As it is expected of all labels; None where nothing tells: before the first step, or when
+    items were removed since the last.
+    """
+    told = context.headers[-1].report if context.headers else {}
+    if told and (told.get("held") or {}).get("removed") == len(context.removed):
+        return expected_accuracy(told)
+    return None
+
+
 def status(context: Context, path: str) -> dict[str, Any]:
     """The store at a glance."""
-    expected, told = None, context.headers[-1].report if context.headers else {}
-    if told and (told.get("held") or {}).get("removed") == len(context.removed):
-        expected = expected_accuracy(told)  # of labels that are all still there
+    expected = accuracy_now(context)
     return {
         "path": path,
         "items": context.there,

@@ -27,7 +27,7 @@ from posterity.engine.matching import labelled_weights, values_of
 from posterity.engine.steps import live_updates
 from posterity.errors import CommitConflict, InvalidData
 from posterity.expectations import wilson
-from posterity.models import Model, settings_of
+from posterity.models import Model, settings_of, shown_source
 from posterity.tables import softvotes
 from posterity.tables.layout import MODELS, WEIGHT
 from posterity.votes import MISSING, Cast
@@ -371,9 +371,7 @@ def registration(context: Context, name: str, evidence: Evidence) -> Registratio
     found, known = _found(context, name, evidence), context.models.get(name)
     if known is None:
         return found
-    source = known.settings["predict"]
-    if source is not None and "://" in source:
-        source = source.partition("?")[0]  # people put keys after it
+    source = shown_source(known.settings["predict"])
     return replace(found, source=source, cost=known.settings["cost"])
 
 

@@ -40,9 +40,11 @@ def entropies_view(context: Context) -> dict[str, Any]:
 def _counts(context: Context, numbers: list[int], most: float, part: Shard) -> Counts:
     """Of one shard: items by entropy after each step; in the last column those without a vote."""
     shard, start, items = part
-    table = context.ledger.read(["row", "step", "entropy"], shard)
+    table = context.ledger.read(["row", "step", "label", "entropy"], shard)
     step, row, entropy = (table.column(name).to_numpy() for name in ("step", "row", "entropy"))
     place = np.minimum((entropy / most * BINS).astype(np.int64).clip(0), BINS - 1)
+    # Whose votes were all reverted has none again.
+    place[table.column("label").is_null().to_numpy()] = BINS
     there = ~context.removed.among(start, items)
     now = np.full(items, BINS, dtype=np.int64)
     counts = np.bincount(now[there], minlength=BINS + 1)

@@ -24,6 +24,9 @@ from posterity.votes import MISSING
 
 OLD = "belief_old"
 """The column with the belief in the label an item had; nothing where no vote says."""
+FIXED, BROKE = "fixed", "broke"
+"""Columns with the chance that a flip is positive or negative, as the step's report has it: its
+beliefs, corrected by what they missed on the labelled set."""
 BINS = 20
 PAIRS = 12
 SIZE = 25
@@ -64,11 +67,28 @@ def flips_of(context: Context, step: int) -> pa.Table:
     known = flips_by_shard(context, step)
     header = next(one for one in context.headers if one.step == step)
     empty = changes_schema(context).append(pa.field(OLD, pa.float32())).empty_table()
+    told = step_of(steps_view(context), step)
     if header.kind in (REVERT, REVIEW):
-        return pa.concat_tables([empty, *(_unknown(table) for table in known.each())])
+        unknown = pa.concat_tables([empty, *(_unknown(table) for table in known.each())])
+        return _with_chances(told, unknown)
     live = live_updates([one for one in context.headers if one.step <= step])
     doubt = partial(_with_doubt, context, header, live, parts_of(context, live), known.of)
-    return pa.concat_tables([empty, *context.executor.map(doubt, context.shards)])
+    doubted = pa.concat_tables([empty, *context.executor.map(doubt, context.shards)])
+    return _with_chances(told, doubted)
+
+
+def _with_chances(told: dict[str, Any], flips: pa.Table) -> pa.Table:
+    """The same with the chances that each fixed or broke a label; nothing where no report says."""
+    for name, column in ((FIXED, "belief"), (BROKE, OLD)):
+        chance = pa.nulls(flips.num_rows, pa.float64())
+        if told[name] is not None and not flips.column(column).null_count:
+            believed = flips.column(column).to_numpy().astype(np.float64)
+            # Of flips that are still there: items may have been removed since.
+            whole = told["believed"][name]
+            left = believed.sum() / whole if whole > expectations.FEWEST else 0.0
+            chance = pa.array(expectations.corrected(believed, told[name]["value"] * left))
+        flips = flips.append_column(name, chance)
+    return flips
 
 
 def flips_view(
@@ -110,24 +130,27 @@ def _worth(
     told: dict[str, Any], every: pa.Table, some: pa.Table
 ) -> tuple[Estimate | None, Estimate | None]:
     """How many of some flips fixed a label and how many broke one, as the step's report has it."""
-    if told["fixed"] is None or told["broke"] is None:
+    if told[FIXED] is None or every.column(FIXED).null_count:
         return None, None
-    whole = (Estimate(**told["fixed"]), Estimate(**told["broke"]))
-    if some.num_rows == every.num_rows:
-        return whole
-    sums = [(_sums(every, name), _sums(some, name)) for name in ("belief", OLD)]
-    fixed, broke = (expectations.among(one, *pair) for one, pair in zip(whole, sums, strict=True))
+    if some.num_rows == told["flips"]:
+        return Estimate(**told[FIXED]), Estimate(**told[BROKE])
+    fixed, broke = (
+        expectations.among(Estimate(**told[name]), _sums(every, name), _sums(some, name))
+        for name in (FIXED, BROKE)
+    )
     return fixed, broke
 
 
 def _sums(flips: pa.Table, column: str) -> Sums:
-    return Sums.of(flips.column(column).drop_null().to_numpy())
+    return Sums.of(flips.column(column).to_numpy())
 
 
 def _pairs(told: dict[str, Any], every: pa.Table, some: pa.Table) -> list[dict[str, Any]]:
     """The most frequent changes from one class to another."""
     grouped = some.group_by(["old", "new"]).aggregate([([], "count_all")])
-    listed = grouped.sort_by([("count_all", "descending"), ("old", "ascending")]).slice(0, PAIRS)
+    listed = grouped.sort_by(
+        [("count_all", "descending"), ("old", "ascending"), ("new", "ascending")]
+    ).slice(0, PAIRS)
     rows = []
     for row in listed.to_pylist():
         both = pc.and_(
@@ -187,7 +210,9 @@ def _names(column: pa.ChunkedArray) -> list[str]:
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Names and ids may be numbers; who looks for one types it."""
+    """Names and ids may be numbers or truth values; who looks for one types it as it is shown."""
+    if pa.types.is_boolean(column.type):
+        return pc.if_else(column, "True", "False")
     return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from posterity.engine.steps import REVERT, REVIEW, UPDATE
 from posterity.report.pages import belief, estimate, number, percent
 from posterity.report.steps import step_of
 
@@ -64,27 +65,40 @@ def _step(view: dict[str, Any]) -> list[str]:
     step = step_of(steps, view["only"])
     before = [one for one in steps if one["step"] < step["step"] and one["accuracy"]]
     was = estimate(before[-1]["accuracy"], "share") if before else "none"
-    parts = [
+    worth = ""
+    if step["fixed"] is not None and step["flips"]:
+        worth = (
+            f": about **{estimate(step['fixed'])}** fixed and **{estimate(step['broke'])}** broken"
+        )
+    spent = ""
+    if step["kind"] == UPDATE:
+        asked = ", ".join(part for part in (step["budget"], step["rule"]) if part)
+        spent = f"{number(step['evaluations'])} evaluations ({cell(asked)}) "
+    else:
+        spent = f"This {step['kind']} "
+    return [
         f"# Step {step['step']} of {cell(view['store'])}: {cell(step['what'])}",
         "",
-        f"{number(step['evaluations'])} evaluations ({cell(step['budget'] or 'all')}, "
-        f"{cell(step['rule'] or step['kind'])}) changed **{number(step['flips'])}** labels: about "
-        f"**{estimate(step['fixed'])}** fixed and **{estimate(step['broke'])}** broken. Expected "
-        f"accuracy {was} → **{estimate(step['accuracy'], 'share')}**."
+        f"{spent}changed **{number(step['flips'])}** labels{worth}. Expected accuracy {was} → "
+        f"**{estimate(step['accuracy'], 'share')}**."
         + ("" if step["counts"] else " **It was undone since.**"),
         *_warnings([step["warning"]] if step["warning"] else []),
         "",
         "## Can it be trusted?",
         "",
-        *[f"- {line}" for line in trust_lines(view, step)],
+        *[f"- {cell(line)}" for line in view["trust"]],
+        *(_flips(view["flips"]) if view["flips"] and view["flips"]["count"] else []),
     ]
-    return parts + (_flips(view["flips"]) if view["flips"] else [])
 
 
 def trust_lines(view: dict[str, Any], step: dict[str, Any]) -> list[str]:
     """What speaks for and against the figures of a step."""
     told = []
-    if step["checked"] and step["calibration_error"] is not None:
+    if step["kind"] == REVIEW:
+        told.append("People decided these labels; whether they are right, votes cannot tell.")
+    elif step["kind"] == REVERT:
+        told.append("A revert decides labels again from the votes that are left.")
+    elif step["checked"] and step["calibration_error"] is not None:
         off = 100 * step["calibration_error"]
         told.append(
             f"Labelled items went through the same steps; beliefs are off by {off:.1f} points "
@@ -95,13 +109,16 @@ def trust_lines(view: dict[str, Any], step: dict[str, Any]) -> list[str]:
     found = view["reliability"]
     if found:
         told.append(
-            f"Of {number(found['labels']['items'])} labelled items, beliefs in stored labels are "
-            f"off by {100 * found['labels']['error']:.1f} points "
+            f"As the store is now, beliefs in the labels of {number(found['labels']['items'])} "
+            f"labelled items are off by {100 * found['labels']['error']:.1f} points "
             f"({100 * found['labels']['chance']:.1f} by chance alone)."
         )
-    told.append(
-        step["warning"] or "The items this step looked at do not look unlike the labelled set."
-    )
+    if step["warning"]:
+        told.append(step["warning"])
+    elif step["compared"]:
+        told.append("The items this step looked at do not look unlike the labelled set.")
+    elif step["kind"] == UPDATE:
+        told.append("Whether the items look like the labelled set was not compared.")
     if step["held_back"]:
         told.append(
             f"{number(step['held_back'])} labels are believed less than another; the rule keeps "
@@ -186,5 +203,6 @@ def cell(text: str) -> str:
     a\\|b \\<img\\> \\[x\\](y) \\*c\\* &amp;lt; \\$d\\$
     """
     flat = re.sub(r"\s+", " ", text).replace("&", "&amp;")
-    # Of addresses a reader would be sent to, the scheme alone makes a link.
-    return re.sub(r"([\\`*_\[\]<>|~$])", r"\\\1", flat).replace("://", ":&#8203;//")
+    flat = re.sub(r"([\\`*_\[\]<>|~$])", r"\\\1", flat)
+    # What a code host would make a link of, or call somebody by, is taken apart by nothing.
+    return re.sub(r"(:(?=//)|[@#](?=\w)|www\.(?=\w)|GH-(?=\d))", r"\1&#8203;", flat)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
-from posterity._arrays import Codes, Counts
+from posterity._arrays import Codes, Counts, Rows
 from posterity.engine.context import Context
 from posterity.engine.fits import Registered
 from posterity.engine.registering import labelled_rows
 from posterity.engine.steps import live_updates
 from posterity.expectations import wilson
+from posterity.models import shown_source
 from posterity.votes import MISSING
 
 SHOWN = 24
@@ -35,91 +37,118 @@ def models_view(context: Context) -> dict[str, Any]:
 
 def model_view(context: Context, name: str) -> dict[str, Any]:
     """How one model errs, class by class."""
-    model = context.model(name)
-    counts, classes = model.count_table(len(context.classes)), context.classes.names
-    truths = counts.sum(axis=0)
-    right = counts.diagonal()
+    model, classes = context.model(name), context.classes.names
+    cells = _Cells.of(model, len(classes))
     per_class = [
         {
             "class": str(classes[at]),
-            "labelled": int(truths[at]),
-            "right": int(right[at]),
-            "accuracy": float(right[at] / truths[at]),
-            "low": wilson(int(right[at]), int(truths[at]))[0],
-            "high": wilson(int(right[at]), int(truths[at]))[1],
+            "labelled": int(cells.truths[at]),
+            "right": int(cells.right[at]),
+            "accuracy": float(cells.right[at] / cells.truths[at]),
+            **dict(
+                zip(
+                    ("low", "high"),
+                    wilson(int(cells.right[at]), int(cells.truths[at])),
+                    strict=True,
+                )
+            ),
         }
-        for at in np.flatnonzero(truths).tolist()
+        for at in np.flatnonzero(cells.truths).tolist()
     ]
     return {
         **_model(context, model),
         "classes": sorted(per_class, key=lambda row: (row["accuracy"], row["class"])),
-        "unlabelled": int((truths == 0).sum()),
-        "confusion": _heat_map(counts, classes),
-        "confused": _confused(counts, classes),
+        "unlabelled": int((cells.truths == 0).sum()),
+        "confusion": cells.heat_map(classes),
+        "confused": cells.confused(classes),
         "stated": model.probabilities is not None or model.settings.get("accuracy") is not None,
     }
 
 
 def _model(context: Context, model: Registered) -> dict[str, Any]:
-    counts = model.count_table(len(context.classes))
-    right, labelled = int(counts.trace()), int(counts.sum())
+    cells = _Cells.of(model, len(context.classes))
+    right, labelled = int(cells.right.sum()), int(cells.truths.sum())
     low, high = wilson(right, labelled) if labelled else (None, None)
-    stated = model.settings.get("accuracy")
-    source = model.settings.get("predict")
     return {
         "model": model.name,
         "arrival": model.arrival,
         "labelled": labelled,
-        "accuracy": right / labelled if labelled else stated,
+        "accuracy": right / labelled if labelled else model.settings.get("accuracy"),
         "low": low,
         "high": high,
         "pending": model.pending,
         "cost": model.settings.get("cost"),
-        # Addresses may have credentials in them.
-        "source": None if source is None else source.split("?")[0].split("@")[-1],
+        "source": shown_source(model.settings.get("predict")),
     }
 
 
-def _heat_map(counts: Counts, names: Any) -> dict[str, Any]:
-    """Shares of votes by truth, of the classes that are taken for each other most.
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """How often a model votes what on which truth: only what occurs, however many classes."""
 
-    Those of a pair beside each other, or all in their order where there is room for all.
-    """
-    seen = np.flatnonzero(counts.sum(axis=0))
-    at = seen
-    if len(seen) > SHOWN:
-        off = counts[np.ix_(seen, seen)].copy()
-        np.fill_diagonal(off, 0)
-        first = np.argsort(-off, axis=None, kind="stable")[: SHOWN**2]
-        pairs = np.stack(np.unravel_index(first, off.shape), axis=1)
-        at = seen[list(dict.fromkeys(pairs.ravel().tolist()))[:SHOWN]]
-    truths = np.maximum(counts.sum(axis=0)[at], 1)
-    shares = counts[np.ix_(at, at)] / truths
-    return {
-        "classes": [str(names[code]) for code in at.tolist()],
-        "of": len(seen),
-        "shares": shares.tolist(),
-        "labelled": counts.sum(axis=0)[at].tolist(),
-    }
+    vote: Codes
+    truth: Codes
+    count: Counts
+    truths: Counts
+    """Labelled items of each class."""
+    right: Counts
+    """Those of them it votes right on."""
 
+    @classmethod
+    def of(cls, model: Registered, classes: int) -> _Cells:
+        """Of a registered model; nothing where a confusion was stated."""
+        counted = model.probabilities is None
+        vote, truth = (np.array(codes if counted else [], dtype=np.int32) for codes in model.cells)
+        count = np.array(model.counts if counted else [], dtype=np.int64)
+        hit = vote == truth
+        return cls(
+            vote,
+            truth,
+            count,
+            np.bincount(truth, count, classes).astype(np.int64),
+            np.bincount(truth[hit], count[hit], classes).astype(np.int64),
+        )
 
-def _confused(counts: Counts, names: Any) -> list[dict[str, Any]]:
-    """The most frequent errors."""
-    off = counts.copy()
-    np.fill_diagonal(off, 0)
-    flat = np.argsort(-off, axis=None, kind="stable")[:CONFUSED]
-    found = []
-    for vote, truth in zip(*np.unravel_index(flat, off.shape), strict=True):
-        if off[vote, truth]:
-            found.append(
-                {
-                    "truth": str(names[truth]),
-                    "vote": str(names[vote]),
-                    "items": int(off[vote, truth]),
-                    "share": float(off[vote, truth] / counts[:, truth].sum()),
-                }
-            )
-    return found
+    def _errors(self) -> Rows:
+        """The cells of errors, the most frequent first."""
+        wrong = np.flatnonzero(self.vote != self.truth)
+        order: Rows = wrong[np.argsort(-self.count[wrong], kind="stable")]
+        return order
+
+    def confused(self, names: Any) -> list[dict[str, Any]]:
+        """The most frequent errors."""
+        return [
+            {
+                "truth": str(names[self.truth[at]]),
+                "vote": str(names[self.vote[at]]),
+                "items": int(self.count[at]),
+                "share": float(self.count[at] / self.truths[self.truth[at]]),
+            }
+            for at in self._errors()[:CONFUSED]
+        ]
+
+    def heat_map(self, names: Any) -> dict[str, Any]:
+        """Shares of votes by truth, of the classes that are taken for each other most.
+
+        Those of a pair beside each other, or all in their order where there is room for all.
+        """
+        seen = np.flatnonzero(self.truths).tolist()
+        at = seen
+        if len(seen) > SHOWN:
+            pairs = ((self.vote[one], self.truth[one]) for one in self._errors())
+            found = [int(code) for pair in pairs for code in pair if self.truths[code]]
+            at = list(dict.fromkeys([*found, *seen]))[:SHOWN]
+        place = {code: number for number, code in enumerate(at)}
+        shares = np.zeros((len(at), len(at)))
+        for vote, truth, count in zip(self.vote, self.truth, self.count, strict=True):
+            if int(vote) in place and int(truth) in place:
+                shares[place[int(vote)], place[int(truth)]] = count / self.truths[truth]
+        return {
+            "classes": [str(names[code]) for code in at],
+            "of": len(seen),
+            "shares": shares.tolist(),
+            "labelled": self.truths[at].tolist(),
+        }
 
 
 def agreement_view(context: Context) -> dict[str, Any] | None:
@@ -129,44 +158,45 @@ def agreement_view(context: Context) -> dict[str, Any] | None:
     ]
     if len(known) < 2:
         return None
-    votes, truth = _aligned(context, known)
-    if not len(truth):
-        return None
-    agree = [[float((one == other).mean()) for other in votes] for one in votes]
-    wrong = [vote != truth for vote in votes]
-    alike = [
-        [
-            _share((votes[a] == votes[b]) & wrong[a] & wrong[b], wrong[a] | wrong[b])
-            for b in range(len(known))
-        ]
-        for a in range(len(known))
-    ]
+    votes = [_Voted.of(context, model) for model in known]
+    pairs = [[one.beside(other) for other in votes] for one in votes]
     return {
         "models": [model.name for model in known],
-        "items": len(truth),
-        "agree": agree,
-        "same_errors": alike,
+        "items": [[pair[0] for pair in row] for row in pairs],
+        "agree": [[pair[1] for pair in row] for row in pairs],
+        "same_errors": [[pair[2] for pair in row] for row in pairs],
     }
 
 
-def _share(some: Any, of: Any) -> float:
-    """Of the items one of two models is wrong on, those both are wrong on alike."""
-    return float(some.sum() / max(1, of.sum()))
+@dataclass(frozen=True, eq=False)
+class _Voted:
+    """The labelled items a model has voted on, by key."""
 
+    key: Any
+    vote: Codes
+    truth: Codes
 
-def _aligned(context: Context, models: list[Registered]) -> tuple[list[Codes], Codes]:
-    """The votes of models on the labelled items all of them have, by key, and their truth."""
-    columns = []
-    for model in models:
+    @classmethod
+    def of(cls, context: Context, model: Registered) -> _Voted:
         own = labelled_rows(context, model)
         own = own.filter(pc.not_equal(own.column("vote"), MISSING))
         key = own.column("key").to_numpy(zero_copy_only=False).astype(str)
         order = np.argsort(key, kind="stable")
         vote, truth = (own.column(name).to_numpy()[order] for name in ("vote", "truth"))
-        columns.append((key[order], vote, truth))
-    common = columns[0][0]
-    for key, _, _ in columns[1:]:
-        common = common if np.array_equal(common, key) else np.intersect1d(common, key)
-    places = [np.searchsorted(key, common) for key, _, _ in columns]
-    votes = [vote[at] for (_, vote, _), at in zip(columns, places, strict=True)]
-    return votes, columns[0][2][places[0]]
+        return cls(key[order], vote, truth)
+
+    def beside(self, other: _Voted) -> tuple[int, float | None, float | None]:
+        """Items both have voted on; the share they agree on; and of items one of them is wrong on,
+        the share both are wrong on alike.
+        """
+        vote, truth, votes = self.vote, self.truth, other.vote
+        if not np.array_equal(self.key, other.key):
+            _, mine, theirs = np.intersect1d(
+                self.key, other.key, assume_unique=True, return_indices=True
+            )
+            vote, truth, votes = vote[mine], truth[mine], votes[theirs]
+        if not len(truth):
+            return 0, None, None
+        wrong = (vote != truth) | (votes != truth)
+        alike = (vote == votes) & (vote != truth)
+        return len(truth), float((vote == votes).mean()), float(alike.sum() / max(1, wrong.sum()))

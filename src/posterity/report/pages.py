@@ -21,6 +21,12 @@ def render(template: str, **values: Any) -> str:
     return found
 
 
+def check() -> None:
+    """Refuse where pages cannot be made, with the line that installs what is missing."""
+    _environment()
+    plotly_script()
+
+
 def static(name: str) -> bytes:
     """One of the files pages load."""
     return (files("posterity.report") / "static" / name).read_bytes()

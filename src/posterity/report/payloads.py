@@ -108,8 +108,11 @@ def _is_picture(root: Path, value: str) -> bool:
     """Whether a text names a file that begins as a picture does."""
     if not value.lower().endswith(SUFFIXES):
         return False
+    path = root / value
     try:
-        with (root / value).open("rb") as file:
+        if not path.is_file():  # to open a pipe would be to wait for whoever writes to it
+            return False
+        with path.open("rb") as file:
             return media_type(file.read(16)) is not None
     except (OSError, ValueError):  # ValueError: a name with a null character
         return False

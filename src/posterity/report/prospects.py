@@ -20,9 +20,10 @@ from posterity.engine.planning import (
     Request,
     rehearsed,
 )
+from posterity.engine.reading import accuracy_now
 from posterity.engine.rehearsing import Prepared
-from posterity.engine.reports import expected_accuracy
 from posterity.engine.steps import live_updates
+from posterity.engine.totals import total_of
 from posterity.expectations import Estimate, expect
 from posterity.rehearsed import Rehearsed
 
@@ -86,7 +87,13 @@ class Prospects:
         if not note:
             told = rehearsed(context, request, self._prepared.again(), share)
             note = "" if told is not None else f"No rehearsal: {NO_REHEARSAL}."
-        now = self._now
+        now = accuracy_now(context)
+        if not note and self._unlabelled:
+            now = None
+            note = (
+                f"{self._unlabelled:,} items have no label yet, and come first; what their first "
+                "labels do to the accuracy is not told."
+            )
         return {
             "model": name,
             "budget": request.budget,
@@ -119,11 +126,10 @@ class Prospects:
             "net": net.to_dict(),
         }
 
-    @property
-    def _now(self) -> Estimate | None:
-        """The expected accuracy of the labels as they are."""
-        headers = self._context.headers
-        return expected_accuracy(headers[-1].report) if headers else None
+    @cached_property
+    def _unlabelled(self) -> int:
+        """Items without a label."""
+        return max(0, self._context.there - total_of(self._context).labels)
 
 
 def _after(now: Estimate, gain: Estimate) -> Estimate:

@@ -30,6 +30,7 @@ def review_view(
         item["payload"] = payloads.get(item["row"], [])
         item["choices"] = choices.get(item["row"], [])
     return {
+        "store": context.description.store,
         "order": asked.order,
         "eligible": asked.eligible,
         "worth": asked.worth,

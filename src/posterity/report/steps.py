@@ -57,6 +57,10 @@ def _step(header: Header, *, counts: bool) -> dict[str, Any]:
         "flips": flips,
         "fixed": None if fixed is None else fixed.to_dict(),
         "broke": None if broke is None else broke.to_dict(),
+        "believed": {
+            "fixed": float(report.get("expected_positive_flips", 0.0)),
+            "broke": float(report.get("expected_negative_flips", 0.0)),
+        },
         "neutral": None
         if fixed is None or broke is None
         else max(0.0, flips - fixed.value - broke.value),
@@ -65,6 +69,7 @@ def _step(header: Header, *, counts: bool) -> dict[str, Any]:
         "accuracy": None if accuracy is None else accuracy.to_dict(),
         "checked": expected is not None and expected.checked,
         "calibration_error": None if expected is None else expected.calibration_error,
+        "compared": bool(report.get("differences")),
         "warning": _warning(header),
         "note": report.get("note", ""),
     }

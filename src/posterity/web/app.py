@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+
+import pyarrow as pa
 
 import posterity
 from posterity.engine import evaluating
@@ -17,6 +20,7 @@ from posterity.errors import (
     InvalidData,
     MissingExtra,
     PosterityError,
+    StoreError,
     UnknownName,
 )
 from posterity.report import pages
@@ -56,7 +60,10 @@ class Site:
 
     def __init__(self, held: Held, given: Guard, pictures: Path) -> None:
         self._held, self._guard = held, given
-        self._views = Views(held, pictures)
+        # Who comes from elsewhere need not know where on this machine a store is.
+        told = held.store.path if given.token is None else _name(held.store.path)
+        self._views = Views(held, pictures, told)
+        self._writing = threading.Lock()
 
     def app(self) -> ASGIApp:
         """The whole of it, guarded."""
@@ -81,7 +88,8 @@ class Site:
                 for name, change in views.changes.items()
             ),
         ]
-        made = Starlette(routes=routes, exception_handlers={404: self._not_found})
+        handlers: Any = {404: self._not_found, Exception: self._broken}
+        made = Starlette(routes=routes, exception_handlers=handlers)
         return Guarded(made, self._guard)
 
     # Files.
@@ -116,7 +124,14 @@ class Site:
         folder = tempfile.TemporaryDirectory()
         path = Path(folder.name) / name
         schema = evaluating.items_schema(context)
-        write_stream(path, schema, evaluating.planned_batches(context, made))
+        try:
+            with self._writing:
+                write_stream(path, schema, evaluating.planned_batches(context, made))
+        except (pa.ArrowException, TypeError) as error:  # lists in CSV, bytes in JSON
+            folder.cleanup()
+            raise InvalidData(
+                f"The items cannot be written as {kind}: {error}.", hint="Take them as Parquet."
+            ) from None
         return FileResponse(path, filename=name, background=BackgroundTask(folder.cleanup))
 
     # How they are sent.
@@ -149,7 +164,10 @@ class Site:
         )
 
     def _rendered(self, name: str, view: Callable[[Query], View], query: Query) -> str:
-        values = self._common(name, query) | {"view": view(query)}
+        if name == "planner":  # the page asks for its answer itself, and shows its controls now
+            view = self._views.choices
+        values = self._frame(name, query) | {"view": view(query)}
+        values["head"] = self._held.context.head
         if name == "flips":
             told = self._views.steps_with_flips()
             values |= {"steps": told, "at_page": asked.pages_of(query)}
@@ -157,18 +175,19 @@ class Site:
             values |= {"some": [] if values["view"] else self._views.some_items()}
         return pages.render(f"{name}.html", **values)
 
-    def _common(self, name: str, query: Query) -> View:
-        store = self._held.store.path
+    def _frame(self, name: str, query: Query) -> View:
+        """What every page has, also where the store cannot be read."""
+        store = self._views.path
         kept = {key: value for key, value in query.items() if key != guard.TOKEN}
         twin = f"{name}.json" + (f"?{urlencode(kept)}" if kept else "")
         return {
             "page": name,
             "pages": PAGES,
-            "store": store.rstrip("/").split("/")[-1] or store,
+            "store": _name(store),
             "path": store,
             "twin": twin,
             "writes": self._guard.writes,
-            "head": self._held.context.head,
+            "head": None,
             "version": posterity.__version__,
             "stamp": pages.stamp(),
             "plotly": pages.plotly_version(),
@@ -192,20 +211,34 @@ class Site:
         try:
             told = await run_in_threadpool(change, given)
         except PosterityError as error:
-            return self._failed(error, as_json=True)
+            return self._failed(error, as_json=True, missing=400)
         finally:
-            self._held.forget()
+            await run_in_threadpool(self._held.forget)
         return JSONResponse(told)
 
-    def _failed(self, error: PosterityError, *, as_json: bool) -> Response:
-        status = 409 if isinstance(error, CommitConflict) else 400
-        if isinstance(error, (UnknownName, InvalidData)):
-            status = 404
+    def _failed(self, error: PosterityError, *, as_json: bool, missing: int = 404) -> Response:
+        status = 400
+        if isinstance(error, StoreError):
+            status = 409 if isinstance(error, CommitConflict) else 503
+        elif isinstance(error, (UnknownName, InvalidData)):
+            status = missing
+        return self._told(status, error.to_dict(), as_json=as_json)
+
+    def _told(self, status: int, error: View, *, as_json: bool) -> Response:
         if as_json:
-            return JSONResponse({"error": error.to_dict()}, status)
-        values = self._common("error", {}) | {"twin": "overview.json", "status": status}
-        text = pages.render("error.html", **values, message=error.message, hint=error.hint)
-        return Response(text, status, media_type="text/html")
+            return JSONResponse({"error": error}, status)
+        values = self._frame("error", {}) | {"twin": "overview.json", "status": status}
+        told = {"message": error["message"], "hint": error["hint"]}
+        return Response(
+            pages.render("error.html", **values, **told), status, media_type="text/html"
+        )
+
+    async def _broken(self, request: Request, error: Exception) -> Response:
+        """A fault of ours; the server's own log has the rest."""
+        message = f"Unexpected {type(error).__name__}; whoever has started the server sees more."
+        told = {"kind": "bug", "message": message, "hint": None}
+        page = "text/html" in request.headers.get("accept", "")
+        return self._told(500, told, as_json=not page)
 
     async def _not_found(self, request: Request, _: Exception) -> Response:
         missing = InvalidData(f"There is no page {request.url.path!r}.")
@@ -238,13 +271,15 @@ class Guarded:
     def _refused(self, request: Request) -> Response | None:
         if not self._guard.host_allowed(request.headers.get("host", "")):
             return _refused(421, "This address is not served here.")
-        if self._guard.cookie_right(request.cookies.get(guard.COOKIE)):
-            return None
-        if self._guard.bearer_right(request.headers.get("authorization")):
-            return None
+        if self._guard.from_elsewhere(request.headers):
+            return _refused(403, "Another site asks for a part of this page.")
         given = request.query_params.get(guard.TOKEN)
         if given is not None and self._guard.token_right(given) and request.method == "GET":
             return self._let_in(request)
+        if self._guard.cookie_right(request.cookies.get(_cookie(request))):
+            return None
+        if self._guard.bearer_right(request.headers.get("authorization")):
+            return None
         what = "The token is wrong." if given is not None else "A token is needed."
         hint = "Open the address that `posterity serve` printed when it was started."
         if "text/html" in request.headers.get("accept", ""):
@@ -259,10 +294,20 @@ class Guarded:
         answer = RedirectResponse(path + (f"?{urlencode(left)}" if left else ""), 303)
         secure = request.url.scheme == "https"
         answer.set_cookie(
-            guard.COOKIE, self._guard.cookie, httponly=True, samesite="lax", secure=secure
+            _cookie(request), self._guard.cookie, httponly=True, samesite="lax", secure=secure
         )
         answer.headers["Cache-Control"] = "no-store"
         return answer
+
+
+def _cookie(request: Request) -> str:
+    """Its name; with the port, which cookies do not tell apart by themselves."""
+    server = request.scope.get("server")
+    return f"{guard.COOKIE}-{server[1] if server else 0}"
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").split("/")[-1] or path
 
 
 def _refused(status: int, message: str, hint: str | None = None) -> Response:

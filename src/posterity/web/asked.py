@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.report.flips import Wanted
+from posterity.web.guard import TOKEN
 
 MOST = 200
 """Items of a queue at a time."""
@@ -53,7 +54,7 @@ def wanted(given: Mapping[str, str]) -> Wanted:
 
 def pages_of(given: Mapping[str, str]) -> str:
     """The address of a list without its page, to which one is added."""
-    kept = {name: value for name, value in given.items() if name != "page" and value}
+    kept = {name: value for name, value in given.items() if name not in ("page", TOKEN) and value}
     return f"flips?{urlencode(kept | {'page': ''})}"
 
 
@@ -81,6 +82,7 @@ def answers(given: Any) -> dict[str, list[Any]]:
         raise InvalidParameter.of("answers", "a list of ids and answers", listed)
     for one in listed:
         known = isinstance(one, dict) and type(one.get("id")) in (str, int)
+        known = known and (isinstance(one["id"], str) or -(2**63) <= one["id"] < 2**63)
         if not known or not isinstance(one.get("answer"), str):
             raise InvalidParameter.of("answers", "objects with an id and an answer", one)
     return {name: [one[name] for one in listed] for name in ("id", "answer")}

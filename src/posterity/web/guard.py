@@ -119,4 +119,17 @@ class Guard:
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         origin = headers.get("origin")
-        return origin is None or urlsplit(origin).netloc == headers.get("host")
+        try:
+            return origin is None or urlsplit(origin).netloc == headers.get("host")
+        except ValueError:
+            return False
+
+    @staticmethod
+    def from_elsewhere(headers: Mapping[str, str]) -> bool:
+        """Whether a page of another site asks for a part of ours; a link to a page is none.
+
+        >>> Guard.from_elsewhere({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"})
+        True
+        """
+        apart = headers.get("sec-fetch-site", "none") in ("cross-site", "same-site")
+        return apart and headers.get("sec-fetch-mode") != "navigate"

@@ -21,7 +21,8 @@ from posterity.engine.planning import (
     Request,
     make_plan,
 )
-from posterity.errors import InvalidData, PosterityError
+from posterity.engine.runs import all_runs
+from posterity.errors import InvalidData, PosterityError, StoreError
 from posterity.report import entropies, flips, models, prospects, reviewing, steps
 from posterity.report.prospects import Prospects
 from posterity.store import Store
@@ -29,8 +30,16 @@ from posterity.store import Store
 T = TypeVar("T")
 FRESH = 1.0
 """Seconds for which a store is not looked at again."""
-MOST = 48
-"""Views that are kept; some of them are tables of a step's flips."""
+MOST = 256
+"""Views that are kept, most of them answers of a planner."""
+HEAVY = 2**28
+"""Bytes of tables of flips that are kept."""
+QUEUE = 100
+"""Items of a review that are made ready at once."""
+SLOW = "slow"
+"""What walks the labelled items through all steps, which is done by one at a time."""
+AHEAD = 3
+"""Models whose first answer is made ready before anybody asks."""
 
 
 class Held:
@@ -38,47 +47,74 @@ class Held:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._quick, self._slow = threading.RLock(), threading.RLock()
-        """What takes long must not stop the pages that do not ask for it."""
         self._opening, self._keeping = threading.Lock(), threading.Lock()
+        self._locks: dict[Hashable, threading.RLock] = {}
+        """One for each view: what takes long must not stop those who ask for something else."""
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
-        self._stamp: Hashable = None
+        self._now: tuple[Context, Hashable] | None = None
         self._looked = 0.0
-        self._context: Context | None = None
+        self._planning = threading.Lock()
+        """Whoever wants many plans waits for one after the other."""
 
     @property
     def context(self) -> Context:
         """The store as it is now, as of a moment ago."""
+        return self._opened()[0]
+
+    def _opened(self) -> tuple[Context, Hashable]:
+        """The store, and what names it as it is; looked at again after a moment."""
         with self._opening:
-            if self._context is None or time.monotonic() - self._looked > FRESH:
+            if self._now is None or time.monotonic() - self._looked > FRESH:
                 now = self.store._context()
                 stamp = _stamp(now)
-                if self._context is None or stamp != self._stamp:
-                    self._context, self._stamp = now, stamp
-                    self._kept.clear()
+                if self._now is None or stamp != self._now[1]:
+                    again = self._now is not None
+                    self._now = now, stamp
+                    with self._keeping:
+                        self._kept.clear()
+                        self._locks.clear()
+                    if again:
+                        threading.Thread(target=self.warm, daemon=True).start()
                 self._looked = time.monotonic()
-            return self._context
+            return self._now
 
     def forget(self) -> None:
         """Something was changed: look again at once."""
         with self._opening:
             self._looked = float("-inf")
 
-    def _view(self, key: Hashable, make: Callable[[Context], T], *, slow: bool = False) -> T:
-        """A view, made once for a store as it is."""
-        context = self.context
-        named = (self._stamp, key)
-        with self._slow if slow else self._quick:
-            if named not in self._kept:
-                self._keep(named, make(context))
-            found: T = self._kept[named]
-            return found
-
-    def _keep(self, named: Hashable, made: Any) -> None:
+    def _view(self, key: Hashable, make: Callable[[Context], T], *, lock: Hashable = None) -> T:
+        """A view, made once for a store as it is; ``lock``: not beside others that have it too."""
+        context, stamp = self._opened()
+        named = (stamp, key)
         with self._keeping:
-            self._kept[named] = made
-            while len(self._kept) > MOST:
-                self._kept.popitem(last=False)
+            if named in self._kept:
+                self._kept.move_to_end(named)
+                kept: T = self._kept[named]
+                return kept
+            own = self._locks.setdefault((stamp, lock or key), threading.RLock())
+        with own:
+            with self._keeping:
+                if named in self._kept:
+                    found: T = self._kept[named]
+                    return found
+            try:
+                made = make(context)
+            except StoreError:  # files may be gone since somebody has compacted and vacuumed
+                self.forget()
+                context, now = self._opened()
+                if now == stamp:
+                    raise
+                named, made = (now, key), make(context)
+            with self._keeping:
+                self._kept[named] = made
+                while len(self._kept) > 1 and (len(self._kept) > MOST or self._held() > HEAVY):
+                    self._kept.popitem(last=False)
+            return made
+
+    def _held(self) -> int:
+        """Bytes of the tables among what is kept."""
+        return sum(view.nbytes for view in self._kept.values() if isinstance(view, pa.Table))
 
     def overview(self) -> dict[str, Any]:
         """The history of steps."""
@@ -89,11 +125,11 @@ class Held:
 
     def entropies(self) -> dict[str, Any]:
         """How sure beliefs are after each step."""
-        return self._view("entropies", entropies.entropies_view, slow=True)
+        return self._view("entropies", entropies.entropies_view, lock=SLOW)
 
     def reliability(self) -> dict[str, Any]:
         """How far beliefs can be trusted."""
-        return self._view("reliability", lambda c: trusting.trusted(c).to_dict(), slow=True)
+        return self._view("reliability", lambda c: trusting.trusted(c).to_dict(), lock=SLOW)
 
     def models(self) -> dict[str, Any]:
         """All models."""
@@ -109,10 +145,12 @@ class Held:
 
     def queue(self, count: int, order: str, pictures: Path) -> dict[str, Any]:
         """The queue of a review."""
-        return self._view(
-            ("queue", count, order),
-            lambda context: reviewing.review_view(context, count, order, pictures),
+        told = self._view(
+            ("queue", order),
+            lambda context: reviewing.review_view(context, QUEUE, order, pictures),
         )
+        items = told["items"][:count]
+        return told | {"items": items, "worth": sum(item["worth"] for item in items)}
 
     def arriving(self) -> list[str]:
         """Models that could look at more items."""
@@ -120,19 +158,15 @@ class Held:
 
     def answer(self, model: str, budget: str, rule: str) -> dict[str, Any]:
         """What a step would bring."""
-        found = self._prospects(model)
-        with self._slow:
-            return found.answer(budget, rule)
+        key = ("answer", model, budget, rule)
+        return self._view(key, lambda _: self._prospects(model).answer(budget, rule), lock=SLOW)
 
     def curve(self, model: str, rule: str) -> dict[str, Any]:
         """What it would bring by budget: what is known of that, and one point more each time."""
         found = self._prospects(model)
         known = [budget for budget in prospects.BUDGETS if found.knows(budget, rule)]
         left = [budget for budget in prospects.BUDGETS if budget not in known]
-        if left:
-            self.answer(model, left[0], rule)
-            known.append(left[0])
-        points = [found.answer(budget, rule) for budget in known]
+        points = [self.answer(model, budget, rule) for budget in [*known, *left[:1]]]
         return {"model": model, "rule": rule, "points": points, "done": len(left) <= 1}
 
     def plan(self, model: str, budget: str, rule: str, *, keep: bool) -> Plan:
@@ -143,15 +177,21 @@ class Held:
         request = Request.of(model, budget, chosen, rule, None, 0)
         if self.context.model(model).pending:
             raise InvalidData(f"'{model}' votes on its labelled items first; plan that instead.")
-        with self._slow:
+        with self._planning:
             return make_plan(self.context, request)
 
     def _prospects(self, model: str) -> Prospects:
-        return self._view(("prospects", model), lambda c: Prospects(c, model), slow=True)
+        return self._view(("prospects", model), lambda c: Prospects(c, model), lock=SLOW)
 
     def warm(self) -> None:
         """Make what the first visitor would wait for."""
-        for make in (self.entropies, self._warm_flips, self._warm_answer, self.reliability):
+        for make in (
+            self.entropies,
+            self._warm_flips,
+            self._warm_answer,
+            self.reliability,
+            self.models,
+        ):
             try:
                 make()
             except PosterityError:
@@ -163,9 +203,8 @@ class Held:
             self.flips(told[-1])
 
     def _warm_answer(self) -> None:
-        names = self.arriving()
-        if names:
-            self.answer(names[0], DEFAULT_BUDGET, DEFAULT_RULE)
+        for name in self.arriving()[:AHEAD]:
+            self.answer(name, DEFAULT_BUDGET, DEFAULT_RULE)
 
 
 def _stamp(context: Context) -> Hashable:
@@ -178,4 +217,5 @@ def _stamp(context: Context) -> Hashable:
         items,
         context.arrivals.version,
         *(table.head().version for table in tables),
+        *all_runs(context),
     )

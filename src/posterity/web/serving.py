@@ -40,8 +40,7 @@ def serve(
         raise MissingExtra.of("The web page", "web") from None
     from posterity.web.app import Site  # only now: an extra that is missing is told of above
 
-    pages.plotly_script()
-    pages.render("error.html", **_NOTHING)
+    pages.check()
     if token is not None and len(token) < SHORTEST:
         raise InvalidParameter(f"The token must have at least {SHORTEST} characters.")
     if token is None and not is_loopback(host):
@@ -77,22 +76,3 @@ def _listen(host: str, port: int) -> socket.socket:
             hint="Choose another --port (0: any that is free), or another --host.",
         ) from None
     return made
-
-
-_NOTHING = {
-    "page": "error",
-    "pages": (),
-    "store": "",
-    "path": "",
-    "twin": "",
-    "writes": False,
-    "head": -1,
-    "version": "",
-    "stamp": "",
-    "plotly": "",
-    "maps": "",
-    "status": 404,
-    "message": "",
-    "hint": None,
-}
-"""A page of nothing, to see whether pages can be made."""

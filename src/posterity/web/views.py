@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from posterity.budget import Budget
 from posterity.engine.planning import DEFAULT_BUDGET, DEFAULT_RULE, Plan
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.report import flips, item, payloads, prospects
@@ -22,11 +23,19 @@ Query = dict[str, str]
 View = dict[str, Any]
 
 
+def _is_ratio(text: str) -> bool:
+    try:
+        return 0 < float(text) < float("inf")
+    except ValueError:
+        return False
+
+
 class Views:
     """What can be asked about one store; knows nothing of how it is asked."""
 
-    def __init__(self, held: Held, pictures: Path) -> None:
-        self._held, self._pictures = held, pictures
+    def __init__(self, held: Held, pictures: Path, path: str) -> None:
+        """``path``: where the store is, as visitors are told."""
+        self._held, self._pictures, self.path = held, pictures, path
 
     @property
     def pages(self) -> dict[str, Callable[[Query], View]]:
@@ -57,7 +66,8 @@ class Views:
 
     def overview(self, _: Query) -> View:
         """The history of steps."""
-        return self._held.overview()
+        told = self._held.overview()
+        return told | {"status": told["status"] | {"path": self.path}}
 
     def outlook(self, _: Query) -> View:
         """What the next step would bring."""
@@ -67,16 +77,32 @@ class Views:
 
     def planner(self, query: Query) -> View:
         """What a step would bring."""
+        told = self.choices(query)
+        answer = self._held.answer(*self.choice(query)) if told["models"] else None
+        return told | {"answer": answer}
+
+    def choices(self, query: Query) -> View:
+        """What a planner offers, and what of it is chosen; nothing is reckoned yet."""
         names = self._held.arriving()
-        choices = {"budgets": prospects.BUDGETS, "ratios": prospects.RATIOS, "models": names}
+        told: View = {"models": names, "budgets": list(prospects.BUDGETS)}
+        told["ratios"] = [str(one) for one in prospects.RATIOS]
         if not names:
-            return choices | {"answer": None}
+            return told
         model, budget, rule = self.choice(query)
         ratio, _, confirm = rule.removeprefix("cost-ratio:").partition("+")
-        known = [str(one) for one in prospects.RATIOS]
-        return choices | {
-            "answer": self._held.answer(model, budget, rule),
-            "ratio_at": known.index(ratio) if ratio in known else known.index("10"),
+        asked_for = str(Budget.of(budget))
+        if asked_for not in told["budgets"]:
+            there = self._held.context.there
+            told["budgets"].append(asked_for)
+            told["budgets"].sort(key=lambda one: Budget.of(one).share(max(1, there)))
+        if not rule.startswith("cost-ratio:") or not _is_ratio(ratio):
+            ratio = DEFAULT_RULE.removeprefix("cost-ratio:")
+        if ratio not in told["ratios"]:
+            told["ratios"] = sorted([*told["ratios"], ratio], key=float)
+        return told | {
+            "model": model,
+            "budget": asked_for,
+            "ratio": ratio,
             "confirm": confirm == "confirm",
         }
 
@@ -134,7 +160,7 @@ class Views:
 
     def keep_plan(self, given: Any) -> View:
         """Keep a plan, so that an update can carry out exactly this one."""
-        if not isinstance(given, dict):
+        if not isinstance(given, dict) or set(given) != {"model", "budget", "rule"}:
             raise InvalidParameter.of("plan", "a model, a budget and a rule", given)
         return self.plan({str(k): str(v) for k, v in given.items()}, keep=True).to_dict()
 

@@ -25,6 +25,8 @@ const Posterity = (function () {
   const cut = (text, most = 22) => { text = String(text); return text.length > most ? `${text.slice(0, most - 1)}…` : text; };
   // Names come from the store: what Plotly would read as markup, or as a formula, is taken apart.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
+  // Classes may be truth values, which Python writes in its own way.
+  const className = (value) => (typeof value === "boolean" ? (value ? "True" : "False") : String(value));
   const named = (text, most) => plain(cut(text, most));
 
   function layout(c, more) {
@@ -37,16 +39,14 @@ const Posterity = (function () {
       hovermode: "closest", dragmode: false, showlegend: false,
       legend: { traceorder: "normal", orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { color: c.quiet, size: 11 } },
     };
-    const { xaxis, yaxis, yaxis2, ...rest } = more;
+    const { xaxis, yaxis, ...rest } = more;
     // Where there is no grid, 0 is only the first of some names.
     const ruled = (given = {}) => ({ ...axis, zeroline: given.showgrid !== false, ...given, title: { ...axis.title, ...given.title } });
-    const made = { ...base, ...rest, xaxis: ruled(xaxis), yaxis: ruled(yaxis) };
-    if (yaxis2) made.yaxis2 = { ...axis, ...yaxis2 };
-    return made;
+    return { ...base, ...rest, xaxis: ruled(xaxis), yaxis: ruled(yaxis) };
   }
   const stepsAxis = (steps) => ({
     tickmode: "array", tickvals: steps.map((s) => s.step), ticktext: steps.map((s) => s.step),
-    title: { text: "step" }, nticks: 20, showgrid: false, range: [steps[0].step - 0.6, steps[steps.length - 1].step + 0.6],
+    title: { text: "step" }, showgrid: false, range: [steps[0].step - 0.6, steps[steps.length - 1].step + 0.6],
   });
   const stepName = (s) => `step ${s.step}: ${plain(s.what)}${s.counts ? "" : " (undone)"}`;
 
@@ -85,7 +85,8 @@ const Posterity = (function () {
     entropies(data, c) {
       const steps = data.steps.map((step) => ({ step }));
       if (!steps.length) return null;
-      const total = data.items.map((row, at) => row.reduce((a, b) => a + b, 0) + data.unseen[at]);
+      const total = data.items.map((row) => row.reduce((a, b) => a + b, 0));
+      const unseen = data.unseen[data.unseen.length - 1];
       const centre = data.edges.slice(1).map((edge, at) => (edge + data.edges[at]) / 2);
       const z = centre.map((_, bin) => data.items.map((row, at) => (total[at] ? row[bin] / total[at] : 0)));
       const line = (share, dash, width) => ({ x: data.steps, y: data.quantiles[share], mode: "lines", line: { color: c.ink, width, dash }, hoverinfo: "skip" });
@@ -93,7 +94,7 @@ const Posterity = (function () {
       return [[
         { type: "heatmap", x: data.steps, y: centre, z, text, hoverinfo: "text", colorscale: [[0, faint(c.accent, 0)], [0.15, faint(c.accent, 0.35)], [1, c.accent]], showscale: false },
         line("0.1", "dot", 1), line("0.5", "solid", 2), line("0.9", "dot", 1),
-      ], layout(c, { xaxis: stepsAxis(steps), yaxis: { title: { text: "entropy in nats" }, rangemode: "tozero" } })];
+      ], layout(c, { xaxis: stepsAxis(steps), yaxis: { title: { text: "entropy in nats" }, rangemode: "tozero" }, annotations: unseen ? [{ xref: "paper", yref: "paper", x: 1, y: 1, xanchor: "right", yanchor: "top", showarrow: false, font: { color: c.quiet, size: 11 }, text: `${whole(unseen)} items without a vote are not shown` }] : [] })];
     },
     beliefs(data, c) {
       const centre = data.edges.slice(1).map((edge, at) => (edge + data.edges[at]) / 2);
@@ -116,8 +117,8 @@ const Posterity = (function () {
       traces.push({ type: "bar", name: "all others", x, y: rest, marker: { color: c.neutral, opacity: 0.4 }, text: steps.map((s, at) => `after step ${s}: all others ${rest[at].toFixed(3)}<br>entropy ${entropy[at].toFixed(2)} nats`), textposition: "none", hoverinfo: "text" });
       const middle = (name, at) => { let below = 0; for (let k = 0; k < classes.length; k++) { if (classes[k] === name) return below + beliefs[k][at] / 2; below += beliefs[k][at]; } return 1 - rest[at] / 2; };
       const found = steps.map((s, at) => ({ at, h: by[s] })).filter((f) => f.h);
-      traces.push({ mode: "lines+markers", name: "label", x: found.map((f) => f.at), y: found.map((f) => middle(String(f.h.label), f.at)), line: { color: c.ink, width: 2, shape: "linear" }, marker: { color: c.card, size: 11, line: { color: c.ink, width: 2 } }, text: found.map((f) => `label after step ${f.h.step}: ${plain(f.h.label)}`), hoverinfo: "text" });
-      traces.push({ mode: "markers", name: "vote", x: found.map((f) => f.at), y: found.map((f) => middle(String(f.h.vote), f.at)), marker: { color: c.ink, size: 6 }, text: found.map((f) => `vote of ${plain(f.h.model)}: ${plain(f.h.vote)}`), hoverinfo: "text" });
+      traces.push({ mode: "lines+markers", name: "label", x: found.map((f) => f.at), y: found.map((f) => middle(className(f.h.label), f.at)), line: { color: c.ink, width: 2, shape: "linear" }, marker: { color: c.card, size: 11, line: { color: c.ink, width: 2 } }, text: found.map((f) => `label after step ${f.h.step}: ${plain(f.h.label)}`), hoverinfo: "text" });
+      traces.push({ mode: "markers", name: "vote", x: found.map((f) => f.at), y: found.map((f) => middle(className(f.h.vote), f.at)), marker: { color: c.ink, size: 6 }, text: found.map((f) => `vote of ${plain(f.h.model)}: ${plain(f.h.vote)}`), hoverinfo: "text" });
       return [traces, layout(c, { barmode: "stack", bargap: 0.25, showlegend: true, margin: { l: 8, r: 12, t: 48, b: 8 }, xaxis: { tickmode: "array", tickvals: x, ticktext: steps.map((s) => `${s}: ${by[s] ? named(by[s].model, 16) : ""}<br>${by[s] ? named(by[s].vote, 16) : ""}`), showgrid: false }, yaxis: { range: [0, 1], title: { text: "belief" } } })];
     },
     classes(data, c) {
@@ -202,7 +203,7 @@ const Posterity = (function () {
     const found = new Set();
     for (const trace of traces) {
       const flat = (trace.text || []).flat(), worth = (trace.z || []).flat();
-      flat.forEach((text, at) => { if (text && (!worth.length || worth[at])) found.add(text.replace(/<br>/g, "; ").replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&")); });
+      flat.forEach((text, at) => { if (text && (!worth.length || worth[at])) found.add(text.replace(/<br>/g, "; ").replace(/&#36;/g, "$").replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&")); });
     }
     const listed = [...found];
     return listed.length > MOST_WORDS ? [...listed.slice(0, MOST_WORDS), `and ${whole(listed.length - MOST_WORDS)} more; all are in this page as JSON`] : listed;
@@ -215,17 +216,23 @@ const Posterity = (function () {
   }
   function again() { for (const [figure, data] of drawn) draw(figure, data); }
 
+  // Asks the server; whatever goes wrong is told in words: { told } or { error }.
+  async function ask(where, body) {
+    try {
+      const answer = await fetch(where, body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: typeof body === "string" ? body : JSON.stringify(body) });
+      const told = await answer.json();
+      return answer.ok ? { told } : { error: `${told.error.message} ${told.error.hint || ""}`.trim() };
+    } catch (error) { return { error: `The server does not answer as it should (${error.message}). Is it still running?` }; }
+  }
+
   async function fill(figure) {
     const held = figure.querySelector('script[type="application/json"]');
     if (held) return draw(figure, JSON.parse(held.textContent));
     const place = figure.querySelector(".plot");
     tell(place, "Reckoning …");
-    try {
-      const answer = await fetch(figure.dataset.source);
-      const data = await answer.json();
-      if (!answer.ok) { tell(place, `${data.error.message} ${data.error.hint || ""}`); return; }
-      return draw(figure, data);
-    } catch (error) { tell(place, `This could not be drawn: ${error.message}`); }
+    const { told, error } = await ask(figure.dataset.source);
+    if (error) tell(place, error);
+    else return draw(figure, told);
   }
   const all = () => Promise.all([...document.querySelectorAll("figure.chart")].map(fill));
 
@@ -242,5 +249,5 @@ const Posterity = (function () {
   addEventListener("beforeprint", () => onPaper(true));
   addEventListener("afterprint", () => onPaper(false));
 
-  return { all, draw, number, whole, percent };
+  return { all, ask, draw, number, whole, percent };
 })();

@@ -1,16 +1,15 @@
 // What every page does once it is there: draw its pictures, ask for what takes longer, say it is done.
 "use strict";
 (async function () {
-  const { number, whole, percent } = Posterity;
+  const { ask, number, whole, percent } = Posterity;
   const between = (told) => (told.low === null ? "" : ` (${number(told.low)} to ${number(told.high)})`);
 
   async function outlook() {
     const place = document.getElementById("outlook");
     if (!place) return;
-    const answer = await fetch(place.dataset.source);
-    const told = await answer.json();
+    const { told, error } = await ask(place.dataset.source);
     const text = document.createElement("p");
-    if (!answer.ok) text.textContent = told.error.message;
+    if (error) text.textContent = error;
     else if (!told.outlook) text.textContent = "Every registered model has looked at everything. Register a better one to go on.";
     else {
       const o = told.outlook;
@@ -45,13 +44,12 @@
         if (asking.returnValue !== "yes") return;
         button.disabled = true;
         button.textContent = "Reverting …";
-        const answer = await fetch("reverts", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ step }) });
-        const told = await answer.json();
-        if (answer.ok) { location.reload(); return; }
+        const { error } = await ask("reverts", { step });
+        if (!error) { location.reload(); return; }
         button.disabled = false;
         button.textContent = "Revert";
-        document.getElementById("announce").textContent = told.error.message;
-        alert(`${told.error.message} ${told.error.hint || ""}`);
+        document.getElementById("announce").textContent = error;
+        alert(error);
       };
     });
   }

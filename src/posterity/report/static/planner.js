@@ -4,6 +4,7 @@
   const form = document.getElementById("plan");
   if (!form) return;
   const { number, whole, percent } = Posterity;
+  const request = Posterity.ask;
   const main = document.querySelector("main");
   const held = JSON.parse(document.getElementById("choices").textContent);
   const at = (id) => document.getElementById(id);
@@ -25,6 +26,7 @@
     at("budget").setAttribute("aria-valuetext", given.budget);
     at("ratio").setAttribute("aria-valuetext", String(held.ratios[at("ratio").value]));
     at("command").textContent = `posterity update ${quoted(held.path)} ${quoted(given.model)} --budget ${given.budget} --rule ${given.rule}`;
+    at("elsewhere").textContent = `${at("command").textContent} --votes votes.csv`;
     for (const kind of ["parquet", "csv", "jsonl", "json"]) at(kind).href = `plan.${kind}?${query(given)}`;
   }
   function show(o) {
@@ -41,11 +43,17 @@
     at("note").textContent = o.note;
     at("note").hidden = !o.note;
   }
+  // Old figures beside new controls would be a lie.
+  function blank(why) {
+    for (const one of document.querySelectorAll("[data-told]")) one.textContent = one.tagName === "SMALL" ? "" : "–";
+    at("note").textContent = why;
+    at("note").hidden = false;
+  }
   function draw(points, chosen) {
     for (const kind of ["curve", "gains"]) {
       const figure = document.querySelector(`[data-chart="${kind}"]`);
-      figure.hidden = !!chosen.note;
-      if (!chosen.note) Posterity.draw(figure, { points, chosen });
+      figure.hidden = !chosen.fixed;
+      if (chosen.fixed) Posterity.draw(figure, { points, chosen });
     }
   }
   const same = (one, other) => one.model === other.model && one.rule === other.rule;
@@ -55,11 +63,10 @@
     const mine = ++asked, given = choice();
     controls(given);
     main.setAttribute("aria-busy", "true");
-    const answer = await fetch(`planner.json?${query(given)}`);
-    const o = await answer.json();
+    const { told: o, error } = await request(`planner.json?${query(given)}`);
     if (mine !== asked) return;
     main.removeAttribute("aria-busy");
-    if (!answer.ok) { at("note").textContent = o.error.message; at("note").hidden = false; return; }
+    if (error) { blank(error); return; }
     show(o.answer);
     const known = curve && same(curve, given) ? curve.points : [o.answer];
     draw(known, o.answer);
@@ -70,10 +77,9 @@
   // The whole curve comes point by point, while nothing else is asked for.
   async function follow(given, chosen, mine) {
     for (;;) {
-      if (mine !== asked || chosen.note) return;
-      const answer = await fetch(`curve.json?${query({ model: given.model, rule: given.rule })}`);
-      if (!answer.ok || mine !== asked) return;
-      const told = await answer.json();
+      if (mine !== asked || !chosen.fixed) return;
+      const { told, error } = await request(`curve.json?${query({ model: given.model, rule: given.rule })}`);
+      if (error || mine !== asked) return;
       draw([...told.points, ...(told.points.some((p) => p.budget === chosen.budget) ? [] : [chosen])], chosen);
       if (told.done) { curve = { model: given.model, rule: given.rule, points: told.points }; return; }
       await delay(20);
@@ -87,10 +93,9 @@
   if (at("keep")) at("keep").addEventListener("click", async function () {
     at("keep").disabled = true;
     at("kept").textContent = "Planning …";
-    const answer = await fetch("plans", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(choice()) });
-    const o = await answer.json();
+    const { told: o, error } = await request("plans", choice());
     at("keep").disabled = false;
-    at("kept").textContent = answer.ok ? (o.note || `Kept as ${o.plan}: ${whole(o.evaluations)} items. Carry it out with: posterity update ${quoted(held.path)} ${quoted(o.model)} --plan ${o.plan}`) : `${o.error.message} ${o.error.hint || ""}`;
+    at("kept").textContent = !error ? (o.note || `Kept as ${o.plan}: ${whole(o.evaluations)} items. Carry it out with: posterity update ${quoted(held.path)} ${quoted(o.model)} --plan ${o.plan}`) : error;
   });
   await ask();
   document.documentElement.dataset.ready = "1";

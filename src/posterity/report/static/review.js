@@ -5,7 +5,8 @@
   if (!cards.length) return;
   const at = (id) => document.getElementById(id);
   const known = new Set(JSON.parse(at("known").textContent));
-  const kept = `posterity-answers ${location.host}`;
+  // Of this store: another one may be served at the same address tomorrow.
+  const kept = `posterity-answers ${at("queue").dataset.store}`;
   let answers = new Map(), place = 0;
   try { answers = new Map(JSON.parse(sessionStorage.getItem(kept) || "[]")); } catch { /* begin anew */ }
 
@@ -56,7 +57,7 @@
     other.querySelector("input").addEventListener("input", (event) => event.target.setCustomValidity(""));
   }
   document.addEventListener("keydown", function (event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || !at("keys").checked) return;
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) { if (event.key === "Escape") event.target.blur(); return; }
     const card = cards[place];
     if (/^[1-9]$/.test(event.key)) card.querySelectorAll("[data-answer]")[Number(event.key) - 1]?.click();
@@ -72,9 +73,8 @@
     at("save").disabled = true;
     at("saved").textContent = "Saving …";
     const list = [...answers].map(([id, text]) => `{"id":${id},"answer":${JSON.stringify(text)}}`);
-    const answer = await fetch("answers", { method: "POST", headers: { "Content-Type": "application/json" }, body: `{"answers":[${list}]}` });
-    const told = await answer.json();
-    if (!answer.ok) { at("save").disabled = false; at("saved").textContent = `${told.error.message} ${told.error.hint || ""}`; return; }
+    const { told, error } = await Posterity.ask("answers", `{"answers":[${list}]}`);
+    if (error) { at("save").disabled = false; at("saved").textContent = error; return; }
     answers.clear();
     tally();
     at("saved").textContent = told.told;
