@@ -74,8 +74,10 @@
     history.replaceState(null, "", `planner?${query(given)}`);
     if (!(curve && same(curve, given))) follow(given, o.answer, mine);
   }
-  // The whole curve comes point by point, while nothing else is asked for.
+  // The whole curve comes point by point, once nothing else is asked for: a next move would wait
+  // for the point that is being reckoned.
   async function follow(given, chosen, mine) {
+    await delay(250);
     for (;;) {
       if (mine !== asked || !chosen.fixed) return;
       const { told, error } = await request(`curve.json?${query({ model: given.model, rule: given.rule })}`);
