@@ -258,7 +258,7 @@ def test_what_is_sent_must_be_short_json_of_the_right_kind(writable: tuple[str, 
         long = ask(url, path, kind, method="POST", body=b" " * (2**22 + 1))
         assert long.status == 413
     assert send(url, "/reverts", {"step": 99}).status in (400, 404)
-    assert send(url, "/answers", {"answers": [{"id": "nobody", "answer": "owl"}]}).status == 404
+    assert send(url, "/answers", {"answers": [{"id": "nobody", "answer": "owl"}]}).status == 400
     assert _state(store) == before
 
 

@@ -220,8 +220,10 @@ class Site:
         status = 400
         if isinstance(error, StoreError):
             status = 409 if isinstance(error, CommitConflict) else 503
-        elif isinstance(error, (UnknownName, InvalidData)):
+        elif isinstance(error, InvalidData):
             status = missing
+        elif isinstance(error, UnknownName):
+            status = 404
         return self._told(status, error.to_dict(), as_json=as_json)
 
     def _told(self, status: int, error: View, *, as_json: bool) -> Response:

@@ -13,6 +13,7 @@ from posterity.engine.planning import DEFAULT_BUDGET, DEFAULT_RULE, Plan
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.report import flips, item, payloads, prospects
 from posterity.report.payloads import Picture
+from posterity.rules import parse as parse_rule
 from posterity.web import asked
 from posterity.web.held import Held
 
@@ -90,7 +91,7 @@ class Views:
             return told
         model, budget, rule = self.choice(query)
         ratio, _, confirm = rule.removeprefix("cost-ratio:").partition("+")
-        asked_for = str(Budget.of(budget))
+        asked_for, _ = str(Budget.of(budget)), parse_rule(rule)
         if asked_for not in told["budgets"]:
             there = self._held.context.there
             told["budgets"].append(asked_for)
@@ -160,7 +161,7 @@ class Views:
 
     def keep_plan(self, given: Any) -> View:
         """Keep a plan, so that an update can carry out exactly this one."""
-        if not isinstance(given, dict) or set(given) != {"model", "budget", "rule"}:
+        if not isinstance(given, dict) or not set(given) <= {"model", "budget", "rule"}:
             raise InvalidParameter.of("plan", "a model, a budget and a rule", given)
         return self.plan({str(k): str(v) for k, v in given.items()}, keep=True).to_dict()
 
