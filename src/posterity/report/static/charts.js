@@ -30,9 +30,10 @@ const Posterity = (function () {
   const named = (text, most) => plain(cut(text, most));
 
   function layout(c, more) {
-    const axis = { gridcolor: c.line, zerolinecolor: c.line, linecolor: c.line, automargin: true, fixedrange: true, tickfont: { color: c.quiet, size: 11 }, title: { font: { color: c.quiet, size: 12 }, standoff: 6 } };
+    // Names of classes and models need their labels measured (automargin); numbers do not.
+    const axis = { gridcolor: c.line, zerolinecolor: c.line, linecolor: c.line, fixedrange: true, tickfont: { color: c.quiet, size: 11 }, title: { font: { color: c.quiet, size: 12 }, standoff: 6 } };
     const base = {
-      margin: { l: 8, r: 12, t: 8, b: 8 },
+      margin: { l: 58, r: 12, t: 8, b: 44 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: c.ink, size: 12, family: "system-ui, sans-serif" },
       hoverlabel: { bgcolor: c.card, bordercolor: c.line, font: { color: c.ink }, align: "left" },
@@ -43,6 +44,13 @@ const Posterity = (function () {
     // Where there is no grid, 0 is only the first of some names.
     const ruled = (given = {}) => ({ ...axis, zeroline: given.showgrid !== false, ...given, title: { ...axis.title, ...given.title } });
     return { ...base, ...rest, xaxis: ruled(xaxis), yaxis: ruled(yaxis) };
+  }
+  // Room for names on both sides of a heat map, measured once: Plotly would draw it twice to find out.
+  function room(names, most, title) {
+    const pen = document.createElement("canvas").getContext("2d");
+    pen.font = "11px system-ui, sans-serif";
+    const widest = Math.max(...names.map((name) => pen.measureText(cut(name, most)).width));
+    return { l: widest + 12 + title, r: 24, t: 8, b: 0.9 * widest + 16 + title };
   }
   const stepsAxis = (steps) => ({
     tickmode: "array", tickvals: steps.map((s) => s.step), ticktext: steps.map((s) => s.step),
@@ -76,7 +84,7 @@ const Posterity = (function () {
         { type: "bar", name: "fixed", x, y: known("fixed"), error_y: arrow("fixed", 1), marker: { color: c.fixed }, text: told, textposition: "none", hoverinfo: "text" },
         { type: "bar", name: "neutral or not known", x, y: steps.map((s) => (s.neutral === null ? s.flips : s.neutral)), base: known("fixed"), marker: { color: c.neutral, opacity: 0.55 }, text: told, textposition: "none", hoverinfo: "text" },
         { type: "bar", name: "broke", x, y: known("broke").map((v) => -v), error_y: arrow("broke", -1), marker: { color: c.broke }, text: told, textposition: "none", hoverinfo: "text" },
-      ], layout(c, { barmode: "overlay", bargap: 0.35, showlegend: true, margin: { l: 8, r: 12, t: 28, b: 8 }, xaxis: stepsAxis(data.steps), yaxis: { tickformat: ",.0f" } })];
+      ], layout(c, { barmode: "overlay", bargap: 0.35, showlegend: true, margin: { l: 58, r: 12, t: 28, b: 44 }, xaxis: stepsAxis(data.steps), yaxis: { tickformat: ",.0f" } })];
     },
     evaluations(data, c) {
       const steps = data.steps;
@@ -106,7 +114,7 @@ const Posterity = (function () {
       const side = (kind, colour, sign) => ({ type: "bar", orientation: "h", name: kind, y, x: rows.map((r) => (r[kind] ? sign * r[kind].value : 0)), marker: { color: colour }, text: rows.map((r) => `${plain(r.old)} → ${plain(r.new)}<br>${whole(r.flips)} flips${r.fixed ? `<br>${number(r.fixed.value)} fixed, ${number(r.broke.value)} broke` : ""}`), textposition: "none", hoverinfo: "text" });
       const known = rows.some((r) => r.fixed);
       const traces = known ? [side("fixed", c.fixed, 1), side("broke", c.broke, -1)] : [{ ...side("fixed", c.neutral, 1), x: rows.map((r) => r.flips) }];
-      return [traces, layout(c, { barmode: "relative", bargap: 0.3, xaxis: { tickformat: ",.0f" }, yaxis: { tickmode: "array", tickvals: y, ticktext: rows.map((r) => `${named(r.old, 16)} → ${named(r.new, 16)}`), showgrid: false } })];
+      return [traces, layout(c, { barmode: "relative", bargap: 0.3, xaxis: { tickformat: ",.0f" }, yaxis: { automargin: true, tickmode: "array", tickvals: y, ticktext: rows.map((r) => `${named(r.old, 16)} → ${named(r.new, 16)}`), showgrid: false } })];
     },
     story(data, c) {
       const { steps, classes, beliefs, rest, entropy } = data.beliefs;
@@ -119,7 +127,7 @@ const Posterity = (function () {
       const found = steps.map((s, at) => ({ at, h: by[s] })).filter((f) => f.h);
       traces.push({ mode: "lines+markers", name: "label", x: found.map((f) => f.at), y: found.map((f) => middle(className(f.h.label), f.at)), line: { color: c.ink, width: 2, shape: "linear" }, marker: { color: c.card, size: 11, line: { color: c.ink, width: 2 } }, text: found.map((f) => `label after step ${f.h.step}: ${plain(f.h.label)}`), hoverinfo: "text" });
       traces.push({ mode: "markers", name: "vote", x: found.map((f) => f.at), y: found.map((f) => middle(className(f.h.vote), f.at)), marker: { color: c.ink, size: 6 }, text: found.map((f) => `vote of ${plain(f.h.model)}: ${plain(f.h.vote)}`), hoverinfo: "text" });
-      return [traces, layout(c, { barmode: "stack", bargap: 0.25, showlegend: true, margin: { l: 8, r: 12, t: 48, b: 8 }, xaxis: { tickmode: "array", tickvals: x, ticktext: steps.map((s) => `${s}: ${by[s] ? named(by[s].model, 16) : ""}<br>${by[s] ? named(by[s].vote, 16) : ""}`), showgrid: false }, yaxis: { range: [0, 1], title: { text: "belief" } } })];
+      return [traces, layout(c, { barmode: "stack", bargap: 0.25, showlegend: true, margin: { l: 58, r: 12, t: 48, b: 44 }, xaxis: { tickmode: "array", tickvals: x, ticktext: steps.map((s) => `${s}: ${by[s] ? named(by[s].model, 16) : ""}<br>${by[s] ? named(by[s].vote, 16) : ""}`), showgrid: false }, yaxis: { range: [0, 1], title: { text: "belief" } } })];
     },
     classes(data, c) {
       const rows = data.classes, x = rows.map((_, at) => at);
@@ -134,20 +142,20 @@ const Posterity = (function () {
         mode: "markers", x, y: rows.map((r) => r.accuracy), marker: { color: c.accent, size: 7 },
         error_y: { type: "data", symmetric: false, array: rows.map((r) => r.high - r.accuracy), arrayminus: rows.map((r) => r.accuracy - r.low), color: faint(c.accent, 0.6), thickness: 1, width: 0 },
         text: told, hoverinfo: "text",
-      }], layout(c, { xaxis: { tickmode: "array", tickvals: x, ticktext: rows.map((r) => named(r.class, 14)), tickangle: -60, showgrid: false }, yaxis })];
+      }], layout(c, { xaxis: { automargin: true, tickmode: "array", tickvals: x, ticktext: rows.map((r) => named(r.class, 14)), tickangle: -60, showgrid: false }, yaxis })];
     },
     confusion(data, c) {
       const names = data.classes.map((n) => named(n, 14)), x = names.map((_, at) => at);
       const text = data.shares.map((row, i) => row.map((share, k) => `truth ${plain(data.classes[k])}<br>vote ${plain(data.classes[i])}<br>${percent(share)} of ${whole(data.labelled[k])}`));
       const ticks = { tickmode: "array", tickvals: x, ticktext: names, showgrid: false };
-      return [[{ type: "heatmap", x, y: x, z: data.shares, text, hoverinfo: "text", zmin: 0, zmax: 1, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [0.02, faint(c.accent, 0.25)], [1, c.accent]], showscale: false }], layout(c, { xaxis: { ...ticks, tickangle: -60, title: { text: "truth" } }, yaxis: { ...ticks, autorange: "reversed", title: { text: "vote" } } })];
+      return [[{ type: "heatmap", x, y: x, z: data.shares, text, hoverinfo: "text", zmin: 0, zmax: 1, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [0.02, faint(c.accent, 0.25)], [1, c.accent]], showscale: false }], layout(c, { xaxis: { ...ticks, tickangle: -60, title: { text: "truth" } }, yaxis: { ...ticks, autorange: "reversed", title: { text: "vote" } }, margin: room(data.classes, 14, 26) })];
     },
     agreement(data, c) {
       const names = data.models.map((n) => named(n, 18)), x = names.map((_, at) => at);
       const z = data.shares.map((row, i) => row.map((value, k) => (i === k ? null : value)));
-      const text = data.shares.map((row, i) => row.map((value, k) => `${plain(data.models[i])} and ${plain(data.models[k])}: ${percent(value)}`));
+      const text = data.shares.map((row, i) => row.map((value, k) => `${plain(data.models[i])} and ${plain(data.models[k])}: ${value === null ? "no labelled items in common" : percent(value)}`));
       const ticks = { tickmode: "array", tickvals: x, ticktext: names, showgrid: false };
-      return [[{ type: "heatmap", x, y: x, z, text, hoverinfo: "text", texttemplate: names.length <= 9 && innerWidth > 600 && !paper ? "%{z:.0%}" : "", textfont: { size: 10 }, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [1, c.accent]], colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", tickfont: { color: c.quiet, size: 10 } } }], layout(c, { xaxis: { ...ticks, tickangle: -60 }, yaxis: { ...ticks, autorange: "reversed" } })];
+      return [[{ type: "heatmap", x, y: x, z, text, hoverinfo: "text", texttemplate: names.length <= 9 && innerWidth > 600 && !paper ? "%{z:.0%}" : "", textfont: { size: 10 }, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [1, c.accent]], colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", tickfont: { color: c.quiet, size: 10 } } }], layout(c, { xaxis: { ...ticks, tickangle: -60 }, yaxis: { ...ticks, autorange: "reversed" }, margin: room(data.models, 18, 0) })];
     },
     reliability(data, c) {
       if (!data || !data.labels) return null;
@@ -158,7 +166,7 @@ const Posterity = (function () {
       return [[
         { x: [0, 1], y: [0, 1], mode: "lines", line: { color: c.neutral, dash: "dot", width: 1 }, hoverinfo: "skip", showlegend: false },
         curve(data.best, "most believed class", c.neutral, "square"), curve(data.labels, "stored label", c.accent, "circle"),
-      ], layout(c, { showlegend: true, margin: { l: 8, r: 12, t: 44, b: 8 }, xaxis: { range: [0, 1.02], title: { text: "belief" } }, yaxis: { range: [0, 1.04], tickformat: ".0%", title: { text: "right" } } })];
+      ], layout(c, { showlegend: true, margin: { l: 58, r: 12, t: 44, b: 44 }, xaxis: { range: [0, 1.02], title: { text: "belief" } }, yaxis: { range: [0, 1.04], tickformat: ".0%", title: { text: "right" } } })];
     },
     curve(data, c) {
       const points = data.points.filter((p) => p.accuracy).sort((a, b) => a.evaluations - b.evaluations);
