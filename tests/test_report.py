@@ -33,6 +33,7 @@ from posterity.report import (
     prospects,
     steps,
 )
+from posterity.web.held import Held
 from tests.stores import NAMES, World, make, update
 
 RULES = ("cost-ratio:2", "max-belief", "cost-ratio:2+confirm", "replace", "majority-vote")
@@ -497,3 +498,37 @@ def test_an_address_that_is_taken_is_told(store: Store, capsys: pytest.CaptureFi
     assert "--port" in capsys.readouterr().err
     assert run(["serve", store.path, "--port", "0", "--token", "short"]) == 2
     assert "16 characters" in capsys.readouterr().err
+
+
+def test_what_is_held_follows_the_store(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    held = Held(store)
+    first = held.overview()
+    assert held.overview() is first
+    update(store, world, "new")
+    held.forget()
+    assert [step["step"] for step in held.overview()["steps"]] == [0, 1]
+    plan = store.plan("new", budget="10%", more=True)
+    held.forget()
+    assert held.overview()["status"]["unfinished"] == []
+    assert held.answer("new", "50%", "cost-ratio:2")["evaluations"] > 0
+    # A log with a checkpoint goes on to tell of commits.
+    (tmp_path / "store/ledger/_delta_log/_last_checkpoint").write_text("{}", encoding="utf-8")
+    held.forget()
+    second = held.overview()
+    store.update("new", plan=plan.id, votes=world.votes_table("new"))
+    held.forget()
+    assert held.overview() is not second
+    assert len(held.overview()["steps"]) == 3
+
+
+def test_views_are_kept_within_bounds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(store)
+    monkeypatch.setattr("posterity.web.held.MOST", 3)
+    for budget in ("10%", "20%", "30%", "40%"):
+        held.answer("best", budget, "max-belief")
+    assert len(held._kept) <= 3
+    monkeypatch.setattr("posterity.web.held.HEAVY", 0)
+    held.flips(1)
+    held.flips(2)
+    assert sum(isinstance(view, pa.Table) for view in held._kept.values()) <= 1

@@ -17,7 +17,7 @@ from posterity.expectations import wilson
 from posterity.models import shown_source
 from posterity.votes import MISSING
 
-SHOWN = 24
+SHOWN = 20
 """Classes of a heat map; of more of them those with most errors are shown."""
 CONFUSED = 15
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -21,11 +22,11 @@ from posterity.engine.planning import (
     Request,
     make_plan,
 )
-from posterity.engine.runs import all_runs
 from posterity.errors import InvalidData, PosterityError, StoreError
 from posterity.report import entropies, flips, models, prospects, reviewing, steps
 from posterity.report.prospects import Prospects
 from posterity.store import Store
+from posterity.tables.files import Files, open_files
 
 T = TypeVar("T")
 FRESH = 1.0
@@ -38,6 +39,10 @@ QUEUE = 100
 """Items of a review that are made ready at once."""
 SLOW = "slow"
 """What walks the labelled items through all steps, which is done by one at a time."""
+TABLES = ("ledger", "items", "models", "labelled", "classes", "removed")
+"""Those that views are made of."""
+COMMIT = re.compile(r"/[0-9]{20}\.json$")
+"""A commit in the log of a table; checkpoints are there besides."""
 AHEAD = 3
 """Models whose first answer is made ready before anybody asks."""
 
@@ -65,11 +70,10 @@ class Held:
         """The store, and what names it as it is; looked at again after a moment."""
         with self._opening:
             if self._now is None or time.monotonic() - self._looked > FRESH:
-                now = self.store._context()
-                stamp = _stamp(now)
+                stamp = _stamp(open_files(self.store.path, self.store.options))
                 if self._now is None or stamp != self._now[1]:
                     again = self._now is not None
-                    self._now = now, stamp
+                    self._now = self.store._context(), stamp
                     with self._keeping:
                         self._kept.clear()
                         self._locks.clear()
@@ -207,15 +211,12 @@ class Held:
             self.answer(name, DEFAULT_BUDGET, DEFAULT_RULE)
 
 
-def _stamp(context: Context) -> Hashable:
-    """Names what a store is now: every table that views are made of, by its version."""
-    layout = context.layout
-    items = None if context.items is None else context.items.version
-    tables = (layout.removed, layout.labelled, layout.classes)
-    return (
-        context.ledger.version,
-        items,
-        context.arrivals.version,
-        *(table.head().version for table in tables),
-        *all_runs(context),
-    )
+def _stamp(files: Files) -> Hashable:
+    """Names what a store is now, by what is listed: no table is opened to see that none changed."""
+    commits = [
+        [path for path in files.list(f"{table}/_delta_log") if COMMIT.search(path)]
+        for table in TABLES
+    ]
+    # Runs by what `status` tells of them: that they are there, and that something was spent.
+    runs = {tuple(re.split("[/-]", path)[1:4]) for path in files.list("runs")}
+    return tuple(max(listed, default="") for listed in commits), frozenset(runs)
