@@ -110,7 +110,8 @@ def demo_command(
     show(_moral(rows[1], done))
     if store is not None:
         kept = shlex.quote(str(Path(store) / "store"))
-        show(f"The store is kept; look at it: posterity serve {kept}, posterity log {kept}")
+        show(f"The store is kept; try: posterity serve {kept}")
+        show(f"                    or: posterity log {kept}")
     if recording is not None:
         show(Text(f"The votes are kept; try: posterity replay {shlex.quote(recording)}"))
 
