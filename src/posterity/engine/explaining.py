@@ -39,9 +39,13 @@ from posterity.specs import plain_number
 from posterity.votes import MISSING, Cast
 
 
-def explain(context: Context, item: str | int) -> Explanation:
-    """Why an item has its label: its votes, what each step made of them, and what could come."""
-    (row,) = find_rows(context, id_array([item])).tolist()
+def explain(context: Context, item: str | int, row: int | None = None) -> Explanation:
+    """Why an item has its label: its votes, what each step made of them, and what could come.
+
+    ``row``: its row, where that is known; else it is looked up.
+    """
+    if row is None:
+        (row,) = find_rows(context, id_array([item])).tolist()
     shard = row // context.description.shard_rows
     history = ShardHistory.of_row(context.ledger, shard, row)
     now = history.current([], 0.0)

@@ -166,9 +166,13 @@ def _joined(context: Context, parts: Iterator[pa.Table]) -> pa.Table:
     return pa.concat_tables([changes_schema(context).empty_table(), *parts])
 
 
-def history(context: Context, item: str | int) -> list[dict[str, Any]]:
-    """What happened to one item: a row per step that touched it."""
-    (row,) = find_rows(context, id_array([item])).tolist()
+def history(context: Context, item: str | int, row: int | None = None) -> list[dict[str, Any]]:
+    """What happened to one item: a row per step that touched it.
+
+    ``row``: its row, where that is known; else it is looked up.
+    """
+    if row is None:
+        (row,) = find_rows(context, id_array([item])).tolist()
     written = _written(context, row)
     undone = masked(context.headers)
     told = []

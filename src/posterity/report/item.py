@@ -27,14 +27,14 @@ LITTLE = 0.02
 def item_view(context: Context, item: str | int, pictures: Path | None = None) -> dict[str, Any]:
     """The story of an item."""
     (row,) = find_rows(context, id_array([item])).tolist()
-    told = explaining.explain(context, item)
+    told = explaining.explain(context, item, row)
     return {
         "id": item,
         "row": row,
         "payload": payloads_of(context, np.array([row]), pictures).get(row, []),
         "explanation": told.to_dict(),
         "told": str(told),
-        "history": reading.history(context, item),
+        "history": reading.history(context, item, row),
         "beliefs": _over_time(context, row),
     }
 
