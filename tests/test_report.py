@@ -427,6 +427,8 @@ def test_a_report_is_refused_before_anything_is_reckoned(
 ) -> None:
     assert run(["report", store.path, "-o", str(tmp_path / "report.docx")]) == 2
     assert ".html, .md or .json" in capsys.readouterr().err
+    assert run(["report", store.path, "-o", str(tmp_path / "no" / "report.md")]) == 2
+    assert "a folder that exists" in capsys.readouterr().err
     assert run(["report", store.path, "--step", "9"]) == 2
     assert "0 to 2" in capsys.readouterr().err
     with pytest.raises(InvalidParameter):

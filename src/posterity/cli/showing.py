@@ -117,6 +117,8 @@ def report_command(
     target = None if out is None else Path(out)
     if target is not None and target.suffix.lower() not in SUFFIXES:
         raise InvalidParameter.of("out", "a .html, .md or .json file", out)
+    if target is not None and not target.absolute().parent.is_dir():
+        raise InvalidParameter.of("out", "a file in a folder that exists", out)
     found = Store(store).summary(step, pictures=pictures)
     if target is None:
         if as_json:

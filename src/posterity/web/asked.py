@@ -13,9 +13,6 @@ from posterity.errors import InvalidData, InvalidParameter
 from posterity.report.flips import Wanted
 from posterity.web.guard import TOKEN
 
-MOST = 200
-"""Items of a queue at a time."""
-
 
 def whole(given: Mapping[str, str], name: str, default: int | None = None) -> int | None:
     """A whole number of at least 0."""

@@ -148,7 +148,7 @@ class Held:
         return self._view(("flips", step), lambda c: flips.flips_of(c, step))
 
     def queue(self, count: int, order: str, pictures: Path) -> dict[str, Any]:
-        """The queue of a review."""
+        """The queue of a review, so many of its items or as many as are made ready."""
         told = self._view(
             ("queue", order),
             lambda context: reviewing.review_view(context, QUEUE, order, pictures),

@@ -147,7 +147,7 @@ class Views:
         """The queue of a review."""
         count = asked.whole(query, "next", QUEUE) or QUEUE
         order = query.get("order") or "worth"
-        return self._held.queue(min(count, asked.MOST), order, self._pictures)
+        return self._held.queue(count, order, self._pictures)
 
     def choice(self, query: Query) -> tuple[str, str, str]:
         """A model, a budget and a rule."""
