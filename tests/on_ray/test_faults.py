@@ -207,9 +207,9 @@ def test_a_driver_that_dies(
 ) -> None:
     prepared(tmp_path / "store")
     dead = drive(nodes, tmp_path, POSTERITY_FAILPOINT=failpoint)
-    assert dead.wait(120) == 137
+    assert dead.wait(600) == 137
     alive = drive(nodes, tmp_path)
-    assert alive.wait(120) == 0
+    assert alive.wait(600) == 0
     store = Store(tmp_path / "store")
     assert store.check() == []
     assert contents(store) == undisturbed
@@ -231,7 +231,7 @@ def test_a_driver_killed_among_votes_asks_for_none_again(
     assert durable
     before = log.read_text().split()
     log.unlink()
-    assert drive(nodes, tmp_path).wait(120) == 0
+    assert drive(nodes, tmp_path).wait(600) == 0
     again = set(before) & set(log.read_text().split())
     assert len(again) <= 4 * 3  # one batch of each replica was not durable yet
     assert contents(Store(tmp_path / "store")) == undisturbed
