@@ -57,10 +57,12 @@ def twin(page: Page) -> Any:
 
 
 def undrawn(page: Page) -> list[str]:
-    """Pictures that are not there."""
+    """Pictures that are not there, or have traces of a kind that the library did not know."""
     found: list[str] = page.evaluate(
-        "[...document.querySelectorAll('figure.chart')]"
-        ".filter((figure) => !figure.querySelector('svg.main-svg')).map((f) => f.dataset.chart)"
+        "[...document.querySelectorAll('figure.chart')].filter((figure) =>"
+        " !figure.querySelector('svg.main-svg') || figure.querySelector('.plot').data.some("
+        "  (given, at) => (given.type || 'scatter') !=="
+        "   figure.querySelector('.plot')._fullData[at].type)).map((f) => f.dataset.chart)"
     )
     return found
 

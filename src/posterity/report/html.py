@@ -6,7 +6,7 @@ import base64
 import hashlib
 from typing import Any
 
-from posterity.report import pages
+from posterity.report import pages, plotting
 
 SCRIPTS = ("theme.js", "charts.js", "page.js")
 
@@ -14,7 +14,7 @@ SCRIPTS = ("theme.js", "charts.js", "page.js")
 def self_contained(view: dict[str, Any], pictures: dict[tuple[int, str], str]) -> str:
     """The file. A hash for each script: one that a payload brought would not be run."""
     scripts = [pages.static(name).decode() for name in SCRIPTS]
-    scripts.insert(1, pages.plotly_script().decode())
+    scripts.insert(1, plotting.script().decode())
     # Whatever closes a script within one would end it there.
     scripts = [text.replace("</script", "<\\/script") for text in scripts]
     sheet = pages.static("style.css").decode()
@@ -29,7 +29,7 @@ def self_contained(view: dict[str, Any], pictures: dict[tuple[int, str], str]) -
         policy=policy,
         sheet=sheet,
         scripts=scripts,
-        maps=pages.maps_id(),
+        maps=plotting.maps_id(),
     )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from posterity.errors import MissingExtra
+from posterity.report import plotting
 
 STATIC = ("style.css", "theme.js", "charts.js", "page.js", "planner.js", "review.js")
 """What pages load besides the plotting library."""
@@ -24,7 +24,7 @@ def render(template: str, **values: Any) -> str:
 def check() -> None:
     """Refuse where pages cannot be made, with the line that installs what is missing."""
     _environment()
-    plotly_script()
+    plotting.script()
 
 
 def static(name: str) -> bytes:
@@ -33,43 +33,10 @@ def static(name: str) -> bytes:
 
 
 @cache
-def plotly_script() -> bytes:
-    """The plotting library as its installed package has it, to be compiled while it is loaded.
-
-    Its whole is one function; in parentheses, browsers compile it at once and beside the page,
-    instead of skipping it first and coming back: the first picture is there sooner.
-    """
-    try:
-        script = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-    except ModuleNotFoundError:
-        raise MissingExtra.of("A page with pictures", "web") from None
-    begin, end = b" : this, () => {", b"return Plotly;\n}));"
-    if script.count(begin) != 1 or script.count(end) != 1:
-        return script  # made otherwise by another version
-    return script.replace(begin, b" : this, (() => {").replace(end, b"return Plotly;\n})));")
-
-
-@cache
 def stamp() -> str:
     """Names what these files say, so that a browser may keep them as long as they say it."""
     told = hashlib.sha256(b"".join(static(name) for name in STATIC))
     return told.hexdigest()[:12]
-
-
-@cache
-def maps_id() -> str:
-    """The id of the styles for maps that the plotting library adds unless something has it."""
-    found = re.search(
-        rb'if\(!document\.getElementById\("([0-9a-f]{64})"\)\)\{var \w+=document', plotly_script()
-    )
-    return "" if found is None else found[1].decode()
-
-
-def plotly_version() -> str:
-    """Which plotting library that is; its script may be kept as long as this does not change."""
-    from importlib.metadata import version  # which takes longer to import than most commands need
-
-    return version("plotly")
 
 
 @cache

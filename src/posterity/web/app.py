@@ -23,7 +23,7 @@ from posterity.errors import (
     StoreError,
     UnknownName,
 )
-from posterity.report import pages
+from posterity.report import pages, plotting
 from posterity.tables.exports import write_stream
 from posterity.web import asked, guard
 from posterity.web.guard import Guard
@@ -104,13 +104,15 @@ class Site:
         """A script or the sheet of the pages; the plotting library from its own package."""
         name = request.path_params["name"]
         kinds = {".js": "text/javascript", ".css": "text/css"}
+        kept = {"Cache-Control": FOREVER if request.url.query else "no-cache"}
         if name == "plotly.min.js":
-            content = pages.plotly_script()
+            packed = "gzip" in request.headers.get("accept-encoding", "")
+            content = plotting.packed() if packed else plotting.script()
+            kept |= {"Vary": "Accept-Encoding"} | ({"Content-Encoding": "gzip"} if packed else {})
         elif name in pages.STATIC:
             content = pages.static(name)
         else:
             raise InvalidData(f"There is no {name!r}.")
-        kept = {"Cache-Control": FOREVER if request.url.query else "no-cache"}
         return Response(content, media_type=kinds[Path(name).suffix], headers=kept)
 
     def download(self, kind: str, request: Request) -> Response:
@@ -190,8 +192,8 @@ class Site:
             "head": None,
             "version": posterity.__version__,
             "stamp": pages.stamp(),
-            "plotly": pages.plotly_version(),
-            "maps": pages.maps_id(),
+            "plotly": plotting.stamp(),
+            "maps": plotting.maps_id(),
         }
 
     async def _write(self, change: Callable[[Any], View], request: Request) -> Response:
