@@ -5,11 +5,13 @@ BIN := $(VENV)/bin
 # Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
-.PHONY: help demo test lint docs bench bench-store bench-billion bench-scale torture paper trust beyond clean
+.PHONY: help demo test test-long test-browser lint docs bench bench-store bench-billion bench-scale torture paper trust beyond clean
 
 help:
 	@echo "make demo    keep real labels up to date as real detectors arrive"
-	@echo "make test    run the tests"
+	@echo "make test    run the tests that fit into ten minutes, nearly all"
+	@echo "make test-long     run the others"
+	@echo "make test-browser  open the pages in Chromium (.ci/browser installs it)"
 	@echo "make lint    check style, types and layers"
 	@echo "make docs    build the documentation as a site, in site/"
 	@echo "make bench   measure speed and memory beside NumPy and other packages, write docs/performance.md"
@@ -53,11 +55,25 @@ demo: $(VENV)/.demo
 
 # On two cores, and in memory where there is some: the tests sync thousands of small files.
 SCRATCH := $(shell test -w /dev/shm && df -k /dev/shm | awk 'NR == 2 && $$4 > 2000000 {print "/dev/shm"}')
-test: export PYTEST_DEBUG_TEMPROOT := $(or $(SCRATCH),$(TMPDIR),/tmp)
-test: $(VENV)/.installed $(VENV)/node/.installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/on_ray --ignore tests/browser
-	$(BIN)/python -m pytest tests/on_ray
-	$(BIN)/python -m pytest tests/browser
+test test-long test-browser: export PYTEST_DEBUG_TEMPROOT := $(or $(SCRATCH),$(TMPDIR),/tmp)
+# They start hundreds of processes, each of which would compile every module again.
+test test-long test-browser: export PYTHONDONTWRITEBYTECODE :=
+PYTEST = $(BIN)/python -m pytest
+MOST = $(PYTEST) -n 2 --dist worksteal --ignore tests/on_ray --ignore tests/browser
+
+test: $(VENV)/.installed
+	$(MOST) -m "not long"
+	$(PYTEST) -m "not long" tests/on_ray
+
+# What does not fit into ten minutes: every page of the documentation, every boundary at which every
+# operation may die, object stores, recordings of ImageNet, most faults of a cluster.
+test-long: $(VENV)/.installed
+	$(MOST) -m long
+	$(PYTEST) -m long tests/on_ray
+
+# One after the other, because they tell how long pages take.
+test-browser: $(VENV)/.installed $(VENV)/node/.installed
+	$(PYTEST) tests/browser
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .

@@ -193,6 +193,7 @@ def test_a_store_equals_naive(moves: list[Move]) -> None:
         assert store.check() == []
 
 
+@pytest.mark.long
 @given(stories(), st.integers(1, 3), st.integers(0, ITEMS - 1))
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 def test_a_store_equals_naive_without_an_item(moves: list[Move], after: int, gone: int) -> None:

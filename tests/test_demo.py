@@ -54,6 +54,7 @@ def test_detectors_arrive_as_they_improve(job: Job) -> None:
     assert job.missing == {}
 
 
+@pytest.mark.long
 def test_a_quick_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept, recording = tmp_path / "kept", tmp_path / "votes.npz"
     given = ["demo", "--items", "1000", "--store", str(kept), "--recording", str(recording)]

@@ -96,7 +96,20 @@ def is_run_here(page: Path) -> bool:
     return name_of(page) not in ELSEWHERE and any(b.language in RUN for b in blocks(text_of(page)))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if is_run_here(page)], ids=name_of)
+FIRST_READ = {"README.md", "docs/tutorial.md"}
+"""Pages with commands that are run in `make test`; those of the others are in `make test-long`."""
+
+
+def run_pages() -> list[Any]:
+    found = []
+    for page in filter(is_run_here, PAGES):
+        commands = any(block.language != "python" for block in blocks(text_of(page)))
+        long = commands and name_of(page) not in FIRST_READ
+        found.append(pytest.param(page, id=name_of(page), marks=[pytest.mark.long] * long))
+    return found
+
+
+@pytest.mark.parametrize("page", run_pages())
 def test_a_page_says_what_happens(page: Path, tmp_path: Path) -> None:
     told = f"run python -m tests.transcripts {name_of(page)}"
     assert stable(now(page, tmp_path)) == stable(text_of(page)), told
@@ -115,6 +128,7 @@ def test_what_is_not_run_is_there() -> None:
         assert any(block.text.startswith(start) for block in blocks(text_of(ROOT / name))), name
 
 
+@pytest.mark.long
 def test_the_readme_shows_what_the_demo_prints() -> None:
     command = [sys.executable, "-m", "posterity", "demo"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout

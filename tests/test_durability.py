@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,15 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pa
     return place
 
 
-@pytest.mark.parametrize("name", failpoints.NAMES)
-@pytest.mark.parametrize("operation", OPERATIONS)
+def boundaries() -> Iterator[Any]:
+    """In `make test` only the commit of an update."""
+    for operation in OPERATIONS:
+        for name in failpoints.NAMES:
+            long = operation != "update" or not name.startswith("commit")
+            yield pytest.param(operation, name, marks=[pytest.mark.long] * long)
+
+
+@pytest.mark.parametrize(("operation", "name"), boundaries())
 def test_every_durable_boundary(
     operation: str,
     name: str,
@@ -87,6 +94,7 @@ def test_every_durable_boundary(
         shutil.rmtree(path)
 
 
+@pytest.mark.long
 def test_kill_at_random_moments(places: Callable[[str], tuple[Path, Any]], tmp_path: Path) -> None:
     before, expected = places("update")
     killed = 0

@@ -33,7 +33,10 @@ def world() -> World:
 
 @pytest.mark.parametrize(
     ("rule", "beliefs"),
-    [*((rule, "dependent") for rule in RULES), *((rule, "plain") for rule in RULES[:-1])],
+    [
+        *((rule, "dependent") for rule in RULES),
+        *(pytest.param(rule, "plain", marks=pytest.mark.long) for rule in RULES[:-1]),
+    ],
 )
 def test_words_agree_with_the_ledger(tmp_path: Path, world: World, rule: str, beliefs: str) -> None:
     store = make(tmp_path / "store", world, "old", beliefs=beliefs)

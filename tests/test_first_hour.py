@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from posterity import Store
 from posterity.replay import Recording
@@ -65,6 +66,7 @@ def all_commands() -> Iterator[str]:
         yield from block.commands
 
 
+@pytest.mark.long
 def test_the_same_on_recorded_predictions(tmp_path: Path) -> None:
     recording = real_recording("langid")
     write_recording(recording, tmp_path)

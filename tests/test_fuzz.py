@@ -72,6 +72,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.long
 @given(
     content=contents_of_files(),
     command=st.sampled_from(["add", "model", "update", "prior", "import", "soft import", "review"]),

@@ -803,6 +803,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return before, whole(Store(after))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", failpoints.NAMES)
 def test_an_import_that_is_killed_goes_on(
     name: str, undisturbed: tuple[Path, Any], tmp_path: Path

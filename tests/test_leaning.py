@@ -166,6 +166,7 @@ def test_sure_votes_lean_nowhere(recording: Recording) -> None:
     assert soft["expected_accuracy"] == pytest.approx(hard["expected_accuracy"], abs=1)
 
 
+@pytest.mark.long
 def test_soft_votes_of_language_models_break_less() -> None:
     emotion = real_recording("emotion_llm")
     options = OPTIONS | {"budgets": "30%"}

@@ -61,7 +61,7 @@ SAME_ANYWHERE = {
 """What no kind of file system has a part in: on an object store they are run by `make torture`."""
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "folder":
         return str(tmp_path / "store"), None
@@ -373,6 +373,7 @@ def test_a_moved_head_is_a_conflict_and_nothing_is_lost(store: Store, world: Wor
     assert store.check() == []
 
 
+@pytest.mark.long
 def test_two_updaters_make_every_step_once(store: Store, world: World) -> None:
     rounds = 20 if store.options is None else 3
     store.register(world.model("new"))

@@ -69,13 +69,14 @@ def run_both(recording: Recording, path: Path, shard_rows: int, budget: str, rul
     assert store.check() == []
 
 
-@pytest.mark.parametrize("shard_rows", [7, 10_000])
+@pytest.mark.parametrize("shard_rows", [pytest.param(7, marks=pytest.mark.long), 10_000])
 @pytest.mark.parametrize("rule", RULES)
 def test_synthetic(tmp_path: Path, shard_rows: int, rule: str) -> None:
     recording = synthetic_recording(items=400, classes=6, models=5, missing=0.0, seed=3)
     run_both(recording, tmp_path / "store", shard_rows, "20%", rule)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shard_rows", [7_000, 1_000_000])
 def test_imagenet(tmp_path: Path, shard_rows: int) -> None:
     recording = real_recording("imagenet_val").pick(PAPER_MODELS)

@@ -81,7 +81,7 @@ FAULTS = [
     ("write", WRITING),
     *((POOL, how) for how in (WORKER, AFTER, WRITING, NODE, STALL)),
 ]
-FEW = [("Fold", WRITING), (POOL, NODE)]
+FEW = [("Fold", WRITING), pytest.param(POOL, NODE, marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize(("stage", "how"), FAULTS if TORTURE else FEW)
@@ -137,6 +137,7 @@ def _segfault() -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("die", [_leave, _segfault] if TORTURE else [_segfault])
 def test_an_item_that_kills_whoever_looks_at_it_costs_itself(
     die: Callable[[], None], tmp_path: Path
@@ -174,6 +175,7 @@ def test_a_model_that_always_dies_is_given_up(tmp_path: Path) -> None:
     assert store.status()["step"] == 1
 
 
+@pytest.mark.long
 def test_a_replica_that_leaks_is_replaced(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
     world, log = World(ITEMS, 120), tmp_path / "made"
     votes = world.votes["new"]
@@ -201,6 +203,7 @@ def test_a_replica_that_leaks_is_replaced(tmp_path: Path, undisturbed: dict[str,
 DRIVER = ["file.synced:2", "commit.before:1", "commit.made:1", "commit.synced:1"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failpoint", DRIVER if TORTURE else DRIVER[1:2])
 def test_a_driver_that_dies(
     failpoint: str, nodes: Nodes, tmp_path: Path, undisturbed: dict[str, Any]

@@ -95,6 +95,7 @@ def test_needs_no_node_has_are_told(tmp_path: Path) -> None:
         store.update(world.model("old"), replicas="1,gpus=4")
 
 
+@pytest.mark.long
 def test_a_real_detector_votes_the_same_on_a_cluster(tmp_path: Path) -> None:
     found = read_texts()
     at = np.random.default_rng(1).permutation(len(found.text))[:400]
