@@ -363,6 +363,7 @@ def replay(
     items = [Item([], entropy=entropy(prior), probabilities=list(prior)) for _ in truth]
     labels = [NONE] * len(truth)
     steps: list[dict[str, Any]] = []
+    even = False
     for step, cast in enumerate(votes):
         eligible = [vote != NONE for vote in cast]
         budget = sum(eligible) if step == 0 else budgeted(fraction, sum(eligible))
@@ -400,6 +401,7 @@ def replay(
                 votes=item.votes,
                 truth=truth[row],
             )
+            even |= item.label != NONE and math.isclose(item.entropy, entropy(now), rel_tol=1e-9)
             after, item.proposed = confirmed(rule, item.label, wanted, item.proposed)
             if item.label not in (NONE, after):
                 expected_nf += now[item.label]
@@ -436,6 +438,7 @@ def replay(
 
     return {
         "labels": labels,
+        "entropy_even": even,  # so near that rounding tells whether it fell
         "steps": steps,
         "evaluations": total("evaluations"),
         "accuracy": steps[-1]["accuracy"],

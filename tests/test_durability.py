@@ -59,7 +59,7 @@ def boundaries() -> Iterator[Any]:
             yield pytest.param(operation, name, marks=[pytest.mark.long] * long)
 
 
-@pytest.mark.parametrize(("operation", "name"), boundaries())
+@pytest.mark.parametrize(("operation", "name"), list(boundaries()))
 def test_every_durable_boundary(
     operation: str,
     name: str,

