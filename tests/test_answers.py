@@ -181,7 +181,7 @@ def test_what_a_model_says_it_knows_is_all_it_may_say() -> None:
     assert answers.column(pa.array(["tabby", "dog"]), "x").tolist() == [0, 1]
     assert answers.votes([0, 1], 2).hard.tolist() == [1, 0]  # its own codes
     for stranger in ("cat", "siamese", "newt"):
-        with pytest.raises(InvalidData, match=rf"x names unknown classes in 1 rows: \['{stranger}"):
+        with pytest.raises(InvalidData, match=rf"x names unknown classes in 1 row: \['{stranger}"):
             answers.column(pa.array(["dog", stranger]), "x")
     swapped = Answers(OURS, own=("cat", "dog"), rename={"cat": "dog", "dog": "cat"})
     assert swapped.column(pa.array(["cat", "dog"]), "x").tolist() == [1, 0]
@@ -191,8 +191,8 @@ def test_what_a_model_says_it_knows_is_all_it_may_say() -> None:
 @pytest.mark.parametrize(
     ("given", "items", "message"),
     [
-        (["cat"], 2, "1 votes for 2 items"),
-        ([[1, 0, 0]], 2, "1 votes for 2 items"),
+        (["cat"], 2, "1 vote for 2 items"),
+        ([[1, 0, 0]], 2, "1 vote for 2 items"),
         (["cat", None], 2, "no vote in row 1"),
         (["cat", float("nan")], 2, "no vote in row 1"),
         (np.array([0.0, np.nan]), 2, "no vote in row 1"),

@@ -168,7 +168,7 @@ def test_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(labels, np.array([0, 2]))
     arguments = ("replay", "--import", "cifar10.1", tmp_path / "clone", tmp_path / "out")
     out, _ = run(capsys, *arguments)
-    assert "v6.npz: 2 items, 10 classes, 1 models" in out
+    assert "v6.npz: 2 items, 10 classes, 1 model" in out
     assert "v4 left out: its labels are not in the repository" in out
     out, _ = run(capsys, *arguments, "--json")
     assert json.loads(out)["written"][0]["models"] == ["nas"]

@@ -294,7 +294,7 @@ def test_a_flip_waits_for_the_next_vote(store: Store) -> None:
     assert (report.flips, report.confirmed, report.settled, report.dropped) == (2, 1, 1, 1)
     assert report.pending == 1
     assert "1 were made with a new vote, 1 without one, and 1 dropped" in str(report)
-    assert "1 flips are pending" in str(report)
+    assert "1 flip is pending" in str(report)
     assert store.check() == []
 
 

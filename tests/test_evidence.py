@@ -462,7 +462,7 @@ def test_a_model_that_fails_on_a_labelled_item(store: Store, world: World) -> No
 
     report = store.update(by_id(world, KNOWN, "new", failing), budget=2)
     assert "of 15 labelled items" in report.note
-    with pytest.raises(StoreError, match="failed on 1 items, more than 0"):
+    with pytest.raises(StoreError, match="failed on 1 item, more than 0"):
         store.update(by_id(world, KNOWN, "mid", failing), budget=2, max_errors=0)
     assert store.plan("mid").rows.tolist() == KNOWN  # nothing is lost, nothing is known
     assert store.check() == []
@@ -561,7 +561,7 @@ def test_a_table_of_integer_classes_goes_by_name(tmp_path: Path) -> None:
         ("nothing.csv", "There is no file"),
         ({"cat": [1]}, "has no column 'truth'"),
         ({"truth": ["cat"], "cat": [1]}, "one row for each of the 4 classes"),
-        ({"truth": NAMES, "cow": [1, 1, 1, 1]}, "unknown classes in 1 rows: \\['cow'\\]"),
+        ({"truth": NAMES, "cow": [1, 1, 1, 1]}, "unknown classes in 1 row: \\['cow'\\]"),
         ({"truth": NAMES, "cat": ["x", "y", "z", "w"]}, "column 'cat' holds no numbers"),
     ],
 )
@@ -837,8 +837,8 @@ def test_a_model_that_names_its_own_classes(store: Store, world: World) -> None:
 
 
 ANSWERS: list[tuple[Callable[[int], Any], str]] = [
-    (lambda n: ["cat"] * (n - 1), "gave 0 votes for 1 items"),
-    (lambda n: np.full((n + 1, 4), 0.25), "gave 2 votes for 1 items"),
+    (lambda n: ["cat"] * (n - 1), "gave 0 votes for 1 item"),
+    (lambda n: np.full((n + 1, 4), 0.25), "gave 2 votes for 1 item"),
     (lambda n: [None] * n, "gave no vote in row 0"),
     (lambda n: [4] * n, "between 0 and 3; got 4"),
     (lambda n: [-1] * n, "between 0 and 3; got -1"),

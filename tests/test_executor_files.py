@@ -141,7 +141,7 @@ def _fails(*_: Any) -> None:
     ("change", "message"),
     [
         ("class", r"column 'old' of '.*003.parquet' \(rows from 21\).*unknown.*'cow'"),
-        ("twice", r"1 ids occur more than once: 'item-3'; the first in row 3 of '.*000"),
+        ("twice", r"1 id occurs more than once: 'item-3'; the first in row 3 of '.*000"),
         ("column", "000.parquet' has a column 'number' that '.*003.parquet' has not"),
         ("damaged", "003.parquet' cannot be read as a table"),
     ],

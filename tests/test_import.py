@@ -109,7 +109,7 @@ def test_every_form_equals_adding_and_updating(
     model = Model("old", labelled=world.labelled_table("old"))
     done = store.import_predictions(source, {"old": model})
     assert (done.items, done.files, len(done.steps)) == (60, 1, 1)
-    assert "60 items imported from 1 files" in str(done)
+    assert "60 items imported from 1 file" in str(done)
     other = Store.create(tmp_path / "other", classes=NAMES, shard_rows=25)
     other.add(world.table())
     votes = world.votes_table("old")
@@ -453,7 +453,7 @@ def test_other_ids_come_later(store: Store, world: World) -> None:
     assert list(labels(store).values()) == [*world.votes["old"][:40], *world.votes["new"][40:]]
     assert [header.report["evaluations"] for header in store.log()] == [40, 20, 20]
     assert store.check() == []
-    with pytest.raises(InvalidData, match="1 ids are in the store already: 'item-7'"):
+    with pytest.raises(InvalidData, match="1 id is in the store already: 'item-7'"):
         store.import_predictions(table.slice(7, 1), {"old": "old"})
 
 
@@ -528,7 +528,7 @@ GOOD = {"id": ["a", "b"], "pred": ["cat", "dog"], "x": [1, 2]}
         ({"id": ["c", "d"], "pred": ["cat", "cow"], "x": [1, 2]}, r"column 'pred' of .*two.*'cow'"),
         (
             {"id": ["c", None], "pred": ["cat", "dog"], "x": [1, 2]},
-            r"two.* 1 rows without an id.*1",
+            r"two.* 1 row without an id.*1",
         ),
         ({"pred": ["cat", "dog"], "x": [1, 2]}, r"two.*' has no column 'id'; it has: pred, x"),
         ({"id": ["c", "d"], "x": [1, 2]}, r"two.*' has no column 'pred'; it has: id, x"),
@@ -543,11 +543,11 @@ GOOD = {"id": ["a", "b"], "pred": ["cat", "dog"], "x": [1, 2]}
         ({"id": ["c", "d"], "pred": [True, False], "x": [1, 2]}, "type str; got bool"),
         (
             {"id": ["c", "c"], "pred": ["cat", "dog"], "x": [1, 2]},
-            "1 ids occur more than once: 'c'; the first in row",
+            "1 id occurs more than once: 'c'; the first in row",
         ),
         (
             {"id": ["c", "a"], "pred": ["cat", "dog"], "x": [1, 2]},
-            "1 ids occur more than once: 'a'",
+            "1 id occurs more than once: 'a'",
         ),
     ],
 )
@@ -574,7 +574,7 @@ def test_a_bad_file_among_good_ones(
         ("x.csv", b"id,pred\n1,\xff\n", "x.csv"),
         ("x.csv", b"id,pr\xffed\n1,a\n", "x.csv"),
         ("x.csv", b"id,pred\n", "x.csv' holds no rows"),
-        ("x.csv", b"id,pred\n1,cat\n,dog\n", "1 rows without an id; first row 1"),
+        ("x.csv", b"id,pred\n1,cat\n,dog\n", "1 row without an id; first row 1"),
         ("x.jsonl", b'{"id": 1, "pred": "cat"}\n{"id": "x"}\n', "x.jsonl' cannot be read"),
         ("x.jsonl", b'{"id": 1, "pred": ["cat"]}\n', "x.jsonl.* must hold class names; got list"),
         ("x.jsonl", b'{"id": 1}\n', "x.jsonl' has no column 'pred'; it has: id"),

@@ -178,7 +178,7 @@ def test_merged_classes_vote_alike_in_every_form() -> None:
         ("t:s", {"t": [["cat"], ["dog"]], "s": [[0.5], [0.5, 0.1]]}, "row 1 has 1 classes and 2"),
         ("t:s", {"t": [["cat"], []], "s": [[0.5], []]}, "row 1 has 0 classes and 0"),
         ("t:s", {"t": [["cat"], None], "s": [[0.5], [0.5]]}, "row 1 has 0 classes and 1"),
-        ("t:s", {"t": [["cow"]], "s": [[0.5]]}, r"unknown classes in 1 rows: \['cow'\]"),
+        ("t:s", {"t": [["cow"]], "s": [[0.5]]}, r"unknown classes in 1 row: \['cow'\]"),
         ("t:s", {"t": [[0]], "s": [[0.5]]}, "classes of type str"),
         ("t:s", {"t": [["cat"]], "s": [["0.5"]]}, "must hold numbers; got string"),
     ],
@@ -490,7 +490,7 @@ def test_codes_in_a_file_need_to_be_explained(world: SoftWorld, tmp_path: Path) 
     store.update(explained, votes=votes, budget="100%", rule="replace")
     assert store.labels()["label"].to_pylist() == world.votes["mid"].tolist()
     votes["vote"][7] = 4
-    with pytest.raises(InvalidData, match=r"unknown classes in 1 rows: \[4\], first in row 7"):
+    with pytest.raises(InvalidData, match=r"unknown classes in 1 row: \[4\], first in row 7"):
         store.update(
             Model("again", labelled=labelled, classes=own),
             votes=votes,

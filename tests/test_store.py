@@ -152,7 +152,7 @@ def test_a_file_of_votes_stands_in_for_the_model(store: Store, world: World) -> 
         store.update("new", budget="100%", votes=votes, strict=True)
     report = store.update("new", budget="100%", votes=votes)
     assert report.evaluations == 30
-    assert "1 ids are not in the store, such as 'nobody'" in str(report)
+    assert "1 id is not in the store, such as 'nobody'" in str(report)
     assert "30 planned items had no vote" in str(report)
     assert store.check() == []
 
@@ -460,7 +460,7 @@ def test_too_many_errors_stop_the_run_with_everything_kept(store: Store, world: 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
-    [(["cat"] * 2, "2 votes for 1 items"), (["cow"], "'cow'"), ([9], "between 0 and 3")],
+    [(["cat"] * 2, "2 votes for 1 item"), (["cow"], "'cow'"), ([9], "between 0 and 3")],
 )
 def test_nonsense_from_a_model_is_an_error_record(
     store: Store, world: World, answer: list[Any], message: str
@@ -492,7 +492,7 @@ def test_models_are_known_by_their_labelled_votes(store: Store, world: World) ->
 @pytest.mark.parametrize(
     ("labelled", "message"),
     [
-        ({"truth": ["cat"], "vote": ["cow"]}, r"unknown classes in 1 rows: \['cow'\]"),
+        ({"truth": ["cat"], "vote": ["cow"]}, r"unknown classes in 1 row: \['cow'\]"),
         ({"truth": [None], "vote": ["cat"]}, "without a truth"),
         ({"truth": ["cat"], "vote": [None]}, "holds no vote"),
         ({"truth": ["cat"]}, "no ids of stored items; it has: truth"),

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from posterity._arrays import Codes
+from posterity._wording import counted
 from posterity.classes import Classes, ClassMap, Name
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.votes import MISSING, Cast, SoftVotes, check_codes
@@ -121,7 +122,8 @@ class Answers:
         count = pc.sum(strange).as_py()
         first = pc.index(strange, True).as_py()
         raise InvalidData(
-            f"The {what} names unknown classes in {count} rows: {named}, first in row {first}.",
+            f"The {what} names unknown classes in {counted(count, 'row')}: {named}, first in "
+            f"row {first}.",
             hint="Rename them in the model's class map, collect them with other, or append them "
             "to the store's classes.",
         )
@@ -135,7 +137,9 @@ class Answers:
             return self.probabilities(probabilities, items)
         values = given.tolist() if isinstance(given, np.ndarray) else _listed(given)
         if len(values) != items:
-            raise InvalidData(f"The model gave {len(values)} votes for {items} items.")
+            raise InvalidData(
+                f"The model gave {counted(len(values), 'vote')} for {counted(items, 'item')}."
+            )
         empty = [at for at, value in enumerate(values) if value is None or _is_nan(value)]
         if empty:
             raise InvalidData(f"The model gave no vote in row {empty[0]} ({len(empty)} such rows).")
@@ -159,7 +163,9 @@ class Answers:
     def probabilities(self, given: Any, items: int) -> Cast:
         """Class probabilities, one row an item; the vote is the model's own most probable class."""
         if len(given) != items:
-            raise InvalidData(f"The model gave {len(given)} votes for {items} items.")
+            raise InvalidData(
+                f"The model gave {counted(len(given), 'vote')} for {counted(items, 'item')}."
+            )
         try:
             theirs = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError) as error:

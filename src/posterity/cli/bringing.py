@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pyarrow.compute as pc
 
+from posterity._wording import counted
 from posterity.adapting import DIFFICULTY
 from posterity.answers import plain_column, typed_name
 from posterity.cli.output import (
@@ -199,7 +200,7 @@ def add_command(store: str, file: str, id_column: str, executor: str, as_json: b
     if as_json:
         print_json({"added": count})
     else:
-        click.echo(f"{count:,} items added")
+        click.echo(f"{counted(count, 'item')} added")
 
 
 @click.command("import", short_help="Items and labels from stored predictions.")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from posterity._wording import counted
 from posterity.cli.inspecting import read_id
 from posterity.cli.output import (
     as_json_option,
@@ -43,7 +44,7 @@ def remove_command(store: str, items: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         print_json({"removed": count})
     else:
-        click.echo(f"{count:,} items removed; `posterity compact {store}` purges them")
+        click.echo(f"{counted(count, 'item')} removed; `posterity compact {store}` purges them")
 
 
 def _step_options(command: Any) -> Any:
@@ -273,4 +274,5 @@ def vacuum_command(store: str, hours: float, dry_run: bool, as_json: bool) -> No
     if as_json:
         print_json({"files": count, "deleted": not dry_run})
     else:
-        click.echo(f"{count} files {'would be' if dry_run else 'were'} deleted")
+        files = f"{counted(count, 'file')} would be" if dry_run else counted(count, "file", "were")
+        click.echo(f"{files} deleted")

@@ -12,6 +12,7 @@ import click
 import pyarrow as pa
 
 from posterity import likeness, plots
+from posterity._wording import counted
 from posterity.cli.output import (
     as_json_option,
     executor_option,
@@ -110,7 +111,7 @@ def _what(header: Header) -> str:
     if header.reverts is not None:
         return f"reverts {header.reverts}"
     if header.kind == REVIEW:
-        return f"{header.report['items']:,} answers"
+        return counted(header.report["items"], "answer")
     return header.model or "pending flips"
 
 

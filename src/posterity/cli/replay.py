@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from posterity._wording import counted
 from posterity.adapting import DIFFICULTY, NONE
 from posterity.cli.output import print_json, print_results, progress_bar
 from posterity.errors import InvalidParameter
@@ -243,7 +244,8 @@ def _import(
         return
     for path, made in imported.written.items():
         click.echo(
-            f"{path}: {len(made):,} items, {len(made.classes)} classes, {len(made.models)} models"
+            f"{path}: {counted(len(made), 'item')}, {counted(len(made.classes), 'class')}, "
+            f"{counted(len(made.models), 'model')}"
         )
     for name, reason in imported.skipped.items():
         click.echo(f"{name} left out: {reason}")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from posterity._wording import counted
 from posterity.engine.context import Context
 from posterity.engine.planfiles import load_plan
 from posterity.engine.publishing import publish_labels
@@ -41,8 +42,8 @@ class Compacted:
         return asdict(self)
 
     def __str__(self) -> str:
-        purged = f"; {self.purged:,} removed items purged" if self.purged else ""
-        return f"{self.files_before} files became {self.files_after}{purged}"
+        purged = f"; {counted(self.purged, 'removed item')} purged" if self.purged else ""
+        return f"{counted(self.files_before, 'file')} became {self.files_after}{purged}"
 
 
 def compact(context: Context) -> Compacted:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from posterity._wording import counted
 from posterity.engine.idspools import IdSpool, writing
 from posterity.engine.itemfiles import Group, groups_of
 from posterity.errors import InvalidData
@@ -63,7 +64,8 @@ class Distinct:
         if repeated is not None:
             count, shown = repeated
             raise InvalidData(
-                f"{count} ids occur more than once: {', '.join(map(repr, shown))}; the first in "
+                f"{counted(count, 'id', 'occur')} more than once: "
+                f"{', '.join(map(repr, shown))}; the first in "
                 f"{' and '.join(self._places(shown[0]))}. Nothing was added."
             )
         self._apart = True
@@ -88,7 +90,8 @@ class Distinct:
                 count += sum(map(len, others))
                 shown = ", ".join(repr(value) for value in named)
                 raise InvalidData(
-                    f"{count} ids are in the store already: {shown}. Nothing was added."
+                    f"{counted(count, 'id', 'are')} in the store already: {shown}. "
+                    "Nothing was added."
                 )
         self._compared |= {file.path for file in files}
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from posterity._arrays import Mask, Rows
+from posterity._wording import counted
 from posterity.engine.context import Context, Shard
 from posterity.engine.payloads import batches_of, payload_of
 from posterity.engine.planning import Plan
@@ -185,7 +186,7 @@ def _halves(rows: Rows) -> Sequence[Rows]:
 def _refuse_errors(failed: dict[int, str], most: int) -> None:
     if len(failed) > most:
         raise StoreError(
-            f"The model failed on {len(failed)} items, more than {most}; the last said: "
+            f"The model failed on {counted(len(failed), 'item')}, more than {most}; the last said: "
             f"{list(failed.values())[-1].rstrip('.')}.",
             hint="All votes are kept. Mend the model and run the same with --retry-errors.",
         )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from posterity._arrays import Rows
+from posterity._wording import counted
 from posterity.engine.context import Context
 from posterity.engine.distinct import Distinct
 from posterity.engine.items import commit_items
@@ -61,7 +62,7 @@ class Imported:
         if self.note:
             return self.note
         would = "would be imported" if self.dry_run else "imported"
-        told = [f"{self.items:,} items {would} from {self.files:,} files"]
+        told = [f"{counted(self.items, 'item')} {would} from {counted(self.files, 'file')}"]
         known = [str(Registration(**row)) for row in self.registrations]
         if self.dry_run:
             known = [text.replace("is registered", "would be registered", 1) for text in known]

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from posterity._arrays import Rows
+from posterity._wording import counted
 from posterity.engine.arriving import Look, look_through
 from posterity.engine.context import NEXT_ROW, Context
 from posterity.engine.distinct import Distinct
@@ -139,7 +140,7 @@ def find_rows(context: Context, ids: pa.ChunkedArray, what: str = "id") -> Rows:
     if found.null_count:
         missing = ids.filter(found.is_null())
         shown = ", ".join(repr(value) for value in missing[:5].to_pylist())
-        raise InvalidData(f"{len(missing)} {what}s are not in the store: {shown}.")
+        raise InvalidData(f"{counted(len(missing), what, 'are')} not in the store: {shown}.")
     rows: Rows = found.to_numpy()
     return rows
 

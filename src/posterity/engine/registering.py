@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from posterity._arrays import Codes, Rows
+from posterity._wording import counted
 from posterity.engine.context import Context
 from posterity.engine.evidence import (
     NOTHING,
@@ -63,12 +64,12 @@ class Registration:
     def __str__(self) -> str:
         told = f"{self.model} is registered"
         if self.pending:
-            told += f"; it votes on {self.pending:,} labelled items first"
+            told += f"; it votes on {counted(self.pending, 'labelled item')} first"
         if self.accuracy is not None:
             told += f": right on {100 * self.accuracy:.1f} %"
         if self.interval is not None:
             low, high = (100 * end for end in self.interval)
-            told += f" of {self.labelled:,} labelled items (95 %: {low:.1f} to {high:.1f})"
+            told += f" of {counted(self.labelled, 'labelled item')} (95 %: {low:.1f} to {high:.1f})"
         if self.source is not None:
             told += f"; votes from {self.source}"
         if self.cost is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from posterity import _markup, expectations, metrics
 from posterity._arrays import Codes, Mask
+from posterity._wording import counted
 from posterity.engine.deciding import Decided
 from posterity.expectations import Estimate, Sums
 from posterity.trust import Trust
@@ -69,16 +70,18 @@ class Report:
     def __str__(self) -> str:
         if self.step is None:
             return self.note
-        failed = f", {self.errors:,} errors" if self.errors else ""
+        failed = f", {counted(self.errors, 'error')}" if self.errors else ""
         held = (
-            f"\n{self.held_back:,} other labels are believed less than another; the rule keeps them"
+            f"\n{counted(self.held_back, 'other label', 'are')} believed less than another; "
+            f"the rule keeps {'it' if self.held_back == 1 else 'them'}"
             if self.held_back
             else ""
         )
         told = None if self.expected is None else Expected.of(self.expected)
         return (
-            f"step {self.step}: {self.model} voted on {self.evaluations:,} items{failed}\n"
-            f"{self.first_labels:,} first labels, {self.flips:,} flips{self._worth(told)}{held}"
+            f"step {self.step}: {self.model} voted on {counted(self.evaluations, 'item')}{failed}\n"
+            f"{counted(self.first_labels, 'first label')}, {counted(self.flips, 'flip')}"
+            f"{self._worth(told)}{held}"
             f"{self._waiting}"
             + ("" if told is None else f"\n{told}")
             + (f"\n{self.note}" if self.note else "")
@@ -103,7 +106,11 @@ class Report:
         }
         if told is not None and told.accuracy is not None:
             figures["expected accuracy"] = percent(told.accuracy)
-        more = [self._waiting.strip(), self.note, f"{self.errors:,} errors" if self.errors else ""]
+        more = [
+            self._waiting.strip(),
+            self.note,
+            counted(self.errors, "error") if self.errors else "",
+        ]
         return _markup.page(f"Step {self.step}: {self.model}", figures, _markup.lines(more))
 
     def _worth(self, told: Expected | None) -> str:
@@ -127,7 +134,10 @@ class Report:
                 f"{self.settled:,} without one, and {self.dropped:,} dropped"
             )
         if self.pending:
-            told += f"\n{self.pending:,} flips are pending: they wait for another vote"
+            told += (
+                f"\n{counted(self.pending, 'flip', 'are')} pending: "
+                f"{'it waits' if self.pending == 1 else 'they wait'} for another vote"
+            )
         return told
 
 

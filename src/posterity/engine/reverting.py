@@ -11,6 +11,7 @@ import numpy as np
 
 from posterity._arrays import Mask, Rows
 from posterity._version import __version__
+from posterity._wording import counted
 from posterity.engine.context import Context, Shard
 from posterity.engine.deciding import Part, decide_all
 from posterity.engine.fits import Fit
@@ -57,9 +58,10 @@ class Reverted:
 
     def __str__(self) -> str:
         return self.note or (
-            f"step {self.step}: reverts step {self.reverts}; of {self.items:,} items it had "
-            f"touched, {self.changed:,} labels changed"
-            + (f"; {self.pending:,} flips are pending" if self.pending else "")
+            f"step {self.step}: reverts step {self.reverts}; "
+            f"of {counted(self.items, 'item')} it had touched, "
+            f"{counted(self.changed, 'label')} changed"
+            + (f"; {counted(self.pending, 'flip', 'are')} pending" if self.pending else "")
         )
 
 

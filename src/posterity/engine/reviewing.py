@@ -14,6 +14,7 @@ import numpy as np
 
 from posterity._arrays import Codes, Rows
 from posterity._version import __version__
+from posterity._wording import counted
 from posterity.engine.answerfiles import Given, read_answers
 from posterity.engine.context import Context, Shard
 from posterity.engine.deciding import Decided
@@ -73,7 +74,8 @@ class Reviewed:
         if self.items:
             begin = "tried" if self.step is None else f"step {self.step}"
             told.append(
-                f"{begin}: {self.items:,} answers; {self.flips:,} labels were wrong "
+                f"{begin}: {counted(self.items, 'answer')}; "
+                f"{counted(self.flips, 'label', 'were')} wrong "
                 f"({self.expected_flips:.1f} were expected to be), "
                 f"{self.items - self.flips - self.first_labels:,} right"
                 + (f", {self.first_labels:,} missing" if self.first_labels else "")
@@ -81,15 +83,16 @@ class Reviewed:
         if self.items and self.learn:
             told.append("the answers are in the labelled set of the models that voted on them")
         if self.dropped:
-            told.append(f"{self.dropped:,} pending flips were dropped")
+            told.append(f"{counted(self.dropped, 'pending flip', 'were')} dropped")
         if self.again and self.items:
-            told.append(f"{self.again:,} answers were there already")
+            told.append(f"{counted(self.again, 'answer', 'were')} there already")
         if self.empty and self.items:
-            told.append(f"{self.empty:,} rows have no answer yet")
+            told.append(f"{counted(self.empty, 'row', 'have')} no answer yet")
         if self.warning:
             told.append(f"warning: {self.warning}")
         told += [
-            f"warning: {count:,} rows left out: {what}" for what, count in self.refused.items()
+            f"warning: {counted(count, 'row')} left out: {what}"
+            for what, count in self.refused.items()
         ]
         return "\n".join(told)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from posterity._version import __version__
+from posterity._wording import counted
 from posterity.engine.accounts import overspent
 from posterity.engine.context import HEAD, Context
 from posterity.engine.deciding import Part
@@ -191,7 +192,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, *, note: str = "") -> R
     found += Folded.joined(context.executor.map(partial(settle_shard, context, step), others))
     tally, total = found.tally, total_of(context) + found.moved
     if failed:
-        told = f"{len(failed):,} items failed; {_first_failure(context, failed, errors)}"
+        told = f"{counted(len(failed), 'item')} failed; {_first_failure(context, failed, errors)}"
         note = "\n".join(part for part in (note, told) if part)
     differences = _differences(live, basis.trust, found.seen.with_held(total.sums))
     over = overspent(context, plan.request.budget, plan.spending, folded + len(failed))

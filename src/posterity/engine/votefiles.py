@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from posterity._arrays import distinct
+from posterity._wording import counted
 from posterity.answers import Answers
 from posterity.engine.context import Context
 from posterity.engine.lookups import Lookup
@@ -57,10 +58,11 @@ class FromFile:
             told.append(f"{self.unplanned:,} votes on items not planned were left out")
         if self.unmatched:
             told.append(
-                f"{self.unmatched:,} ids are not in the store, such as {self.strangers[0]!r}"
+                f"{counted(self.unmatched, 'id', 'are')} not in the store, such as "
+                f"{self.strangers[0]!r}"
             )
         if self.without:
-            told.append(f"{self.without:,} planned items had no vote")
+            told.append(f"{counted(self.without, 'planned item')} had no vote")
         return "; ".join(told)
 
 
@@ -158,16 +160,17 @@ class _Reading:
             self.taken.mark(own)
             aside.add(pa.table({"row": own, "vote": votes.hard, **softvotes.to_columns(votes)}))
         if repeated:
-            raise InvalidData(f"The file of votes has {repeated} ids more than once.")
+            raise InvalidData(f"The file of votes has {counted(repeated, 'id')} more than once.")
         if self.unmatched == self.total:
             shown = ", ".join(repr(value) for value in self.strangers)
             raise InvalidData(
-                f"None of the {self.total} ids in the file of votes is in the store: {shown}."
+                f"None of the {counted(self.total, 'id')} in the file of votes is in the store: "
+                f"{shown}."
             )
         if problem is not None:
             raise problem
         if empty:
-            raise InvalidData(f"The file of votes has {empty} rows without one.")
+            raise InvalidData(f"The file of votes has {counted(empty, 'row')} without one.")
 
     def _repeated_rows(self, rows: Any) -> int:
         own = distinct(rows)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posterity import likeness
+from posterity._wording import counted
 from posterity.engine.context import Context
 from posterity.engine.reports import Expected, expected_accuracy
 from posterity.engine.steps import REVERT, REVIEW, SETTLE, UPDATE, Header, masked
@@ -93,7 +94,7 @@ def _what(header: Header) -> str:
     if header.kind == REVERT:
         return f"revert of step {header.reverts}"
     if header.kind == REVIEW:
-        return f"{header.report.get('items', 0):,} answers of people"
+        return f"{counted(header.report.get('items', 0), 'answer')} of people"
     if header.kind == SETTLE:
         return "pending flips made"
     return header.model or header.kind

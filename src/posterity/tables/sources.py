@@ -11,6 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
+from posterity._wording import counted
 from posterity.errors import InvalidData, PosterityError
 
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
@@ -89,7 +90,9 @@ def ids_of(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:
         raise InvalidData(f"The ids in '{name}' must be strings or integers; got {ids.type}.")
     if ids.null_count:
         first = ids.is_null().index(True).as_py()
-        raise InvalidData(f"The {what} has {ids.null_count} rows without an id; first row {first}.")
+        raise InvalidData(
+            f"The {what} has {counted(ids.null_count, 'row')} without an id; first row {first}."
+        )
     return ids
 
 
