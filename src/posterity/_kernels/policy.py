@@ -11,6 +11,8 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 
+from posterity._first_use import compiling
+
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 
 
@@ -64,10 +66,13 @@ def _forgiving(kernel: Any) -> Any:
 
     def load_overload(signature: Any, context: Any) -> Any:
         try:
-            return load(signature, context)
+            found = load(signature, context)
         except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):
             kept.flush()
-            return None
+            found = None
+        if found is None:
+            compiling()
+        return found
 
     kept.load_overload = load_overload
     return kernel

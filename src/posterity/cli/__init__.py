@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import click
 
 import posterity
+from posterity._first_use import when_compiling
 from posterity.cli import bringing, changing, inspecting, reviewing, showing
 from posterity.cli.demo import demo_command
 from posterity.cli.replay import replay_command
@@ -65,7 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # Where the encoding knows no Σ, a question mark is better than no table at all.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if sys.stderr.isatty():
+        when_compiling(_say_why_it_takes_longer)
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _say_why_it_takes_longer() -> None:
+    click.echo("First use on this machine: compiling, once, for up to a minute …", err=True)
 
 
 def run(arguments: Sequence[str]) -> int:
