@@ -291,6 +291,30 @@ def test_the_planner_says_why_it_cannot_say_more(tmp_path: Path, world: World) -
     assert "No rehearsal" in told["note"]
 
 
+def test_nothing_is_corrected_about_items_without_a_label(tmp_path: Path, world: World) -> None:
+    store = Store.create(tmp_path / "store", classes=NAMES)
+    store.add(world.table(0, 200))
+    store.update(world.model("old"))
+    store.register(world.model("new"))
+    before = store.plan("new", budget="60%")
+    assert before.forecast is not None
+    store.add(world.table(200, 240))
+    found = prospects.Prospects(opened(store), "new")
+    few = store.plan("new", budget=30)  # which goes to the new ones
+    assert few.affected == {"no label yet": 30}
+    assert few.rehearsed is not None
+    assert few.forecast is not None
+    assert (few.rehearsed["fixed"], few.rehearsed["broken"], few.forecast["value"]) == (0, 0, 0)
+    many = store.plan("new", budget=160)  # 120 of 200 are looked at again, as before
+    assert many.affected["no label yet"] == 40
+    assert many.rehearsed == before.rehearsed
+    assert many.forecast == before.forecast
+    for plan in (few, many):
+        told = found.answer(str(plan.evaluations))
+        assert (told["rehearsed"], told["net"]) == (plan.rehearsed, plan.forecast)
+        assert "come first" in told["note"]
+
+
 def test_models_are_told_by_their_labelled_votes(store: Store, world: World) -> None:
     told = models.models_view(opened(store))
     assert [model["model"] for model in told["models"]] == ["old", "mid", "new", "best"]

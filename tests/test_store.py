@@ -188,6 +188,7 @@ def test_the_dataset_grows(store: Store, world: World) -> None:
     asked: list[int] = []
     plan = store.plan(more.model("mid"), budget="10%")
     assert set(plan.rows.tolist()) <= set(range(60, 80))  # items without a vote come first
+    assert plan.affected == {"no label yet": 8}
     report = store.update(more.model("mid", asked.extend), budget="50%")
     assert report.first_labels == 20
     assert labels(store)["item-70"] == more.votes["mid"][70]

@@ -25,6 +25,7 @@ from posterity.engine.reports import shown
 from posterity.engine.rowsets import RowSet
 from posterity.engine.steps import live_updates
 from posterity.engine.surveys import Survey, Taken, Worth
+from posterity.engine.totals import total_of
 from posterity.errors import InvalidParameter
 from posterity.executors import LOCAL
 from posterity.expectations import Estimate
@@ -290,10 +291,10 @@ def make_plan(
     unit = model.settings["cost"]
     pending, reconsidered = count_pending(context, rows)
     names = ["no label yet", *(str(name) for name in context.classes)]
-    told_by = rehearsed(context, request, prepared, len(rows) / max(1, context.there))
-    there = context.there
+    share, labels = correctable(context, len(rows), int(counts[0]))
+    told_by = rehearsed(context, request, prepared, share)
     # While nothing is labelled there is nothing to correct.
-    net = told_by.net(there) if told_by is not None and live_updates(context.headers) else None
+    net = told_by.net(labels) if told_by is not None and live_updates(context.headers) else None
     return Plan(
         id=f"{request.digest}-{told.hexdigest()[:8]}",
         request=request,
@@ -314,6 +315,17 @@ def make_plan(
         reconsidered=reconsidered,
         spending=spent.to_dict() if isinstance(spent, Allotment) else None,
     )
+
+
+def correctable(context: Context, evaluations: int, first: int) -> tuple[float, int]:
+    """Which share of the items with a label a step looks at, and how many items those are.
+
+    ``first`` of its items have none yet: they come first, and nothing about them can be corrected.
+    """
+    if not first or not live_updates(context.headers):
+        return evaluations / max(1, context.there), context.there
+    labels = min(context.there, total_of(context).labels)
+    return (evaluations - first) / max(1, labels), labels
 
 
 def failed_rows(context: Context, model: str) -> list[int]:

@@ -18,6 +18,7 @@ from posterity.engine.planning import (
     DEFAULT_SELECTOR,
     NO_REHEARSAL,
     Request,
+    correctable,
     rehearsed,
 )
 from posterity.engine.reading import accuracy_now
@@ -84,8 +85,10 @@ class Prospects:
         share = evaluations / max(1, context.there)
         unit, note = self.model.settings["cost"], self.note
         told = None
+        first = min(evaluations, self._unlabelled)
+        on_labels, labels = correctable(context, evaluations, first)
         if not note:
-            told = rehearsed(context, request, self._prepared.again(), share)
+            told = rehearsed(context, request, self._prepared.again(), on_labels)
             note = "" if told is not None else f"No rehearsal: {NO_REHEARSAL}."
         now = accuracy_now(context)
         if not note and self._unlabelled:
@@ -105,14 +108,13 @@ class Prospects:
             "cost": None if unit is None else unit * evaluations,
             "note": note,
             "accuracy_now": None if now is None else now.to_dict(),
-            **self._expected(told, now),
+            **self._expected(told, now, labels),
         }
 
-    def _expected(self, told: Rehearsed | None, now: Estimate | None) -> dict[str, Any]:
+    def _expected(self, told: Rehearsed | None, now: Estimate | None, there: int) -> dict[str, Any]:
         if told is None:
             names = ("rehearsed", "accuracy", "fixed", "broke", "net")
             return dict.fromkeys(names)
-        there = self._context.there
         of_kind = {
             name: expect(count, labelled=told.items, items=there, dispersion=told.dispersion)
             for name, count in (("fixed", told.fixed), ("broke", told.broken))
