@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from posterity import Store
 from posterity._kernels.hashing import hash_texts
+from posterity._wording import counted
 from posterity.engine import distinct, idspools, itemfiles, itemwriting, lookups
 from posterity.engine.context import Context
 from posterity.engine.distinct import Distinct, hashes_of
@@ -247,7 +248,7 @@ def test_repeated_ids(
     if not many:
         assert shown[0] == repr(twice[0])
     if not (many and collide):  # where ids are very many, the rest is counted by hash
-        assert told.startswith(f"{len(twice)} ids occur")
+        assert told.startswith(counted(len(twice), "id", "occur"))
     first, second = [at for at, one in enumerate(everything) if repr(one) == shown[0]][:2]
     assert f"the first in {ids.where(first)} and {ids.where(second)}. Nothing" in told
 
@@ -284,10 +285,11 @@ def test_ids_the_store_has(
         if not known:
             held.refuse_known(context.items)
             return
-        with pytest.raises(InvalidData, match="ids are in the store already") as caught:
+        with pytest.raises(InvalidData, match="in the store already") as caught:
             held.refuse_known(context.items)
     if not (many and collide):
-        assert str(caught.value).startswith(f"{len(known)} ids are in the store already: ")
+        told = counted(len(known), "id", "are")
+        assert str(caught.value).startswith(f"{told} in the store already: ")
     shown = str(caught.value).split(": ")[1]
     assert any(repr(key) in shown for key in known)
 
