@@ -54,7 +54,7 @@ def axe() -> str:
     """The source of axe-core, as installed beside the packages of this environment."""
     path = Path(sys.prefix) / "node" / "node_modules" / "axe-core" / "axe.min.js"
     if not path.exists():
-        missing(f"no axe-core at {path} (`make test` installs it, with npm)")
+        missing(f"no axe-core at {path} (`make test-browser` installs it, with npm)")
     return path.read_text(encoding="utf-8")
 
 
