@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
-.PHONY: help demo test test-long test-browser lint docs bench bench-store bench-billion bench-scale torture paper trust beyond clean
+.PHONY: help demo test test-long test-browser lint house docs bench bench-store bench-billion bench-scale torture paper trust beyond clean
 
 help:
 	@echo "make demo    keep real labels up to date as real detectors arrive"
@@ -13,12 +13,13 @@ help:
 	@echo "make test-long     run the others"
 	@echo "make test-browser  open the pages in Chromium (.ci/browser installs it)"
 	@echo "make lint    check style, types and layers"
+	@echo "make house   draw the modules by floor, and measure them"
 	@echo "make docs    build the documentation as a site, in site/"
 	@echo "make bench   measure speed and memory beside NumPy and other packages, write docs/performance.md"
 	@echo "make bench-store  whole updates of up to 100 million items, write docs/store-performance.md"
 	@echo "make bench-billion  a plan for 10^9 items, write docs/billion.md (30 GB of disk in TMPDIR)"
 	@echo "make bench-scale  a step on Ray beside one on this machine, write docs/scale-measured.md"
-	@echo "make torture      kill updates at 500 random moments, feed 2,000 hostile files, break a Ray cluster, all tests of a store on an object store"
+	@echo "make torture      kill commands at 700 random moments, run 2,000 random ones at once, feed hostile files and values, break a Ray cluster (an hour to an hour and a half)"
 	@echo "make trust   measure beliefs on recordings, write docs/beliefs-measured.md"
 	@echo "make beyond  measure promises, class shares, shift, budgets and review, write docs/beyond-measured.md"
 	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
@@ -65,8 +66,8 @@ test: $(VENV)/.installed
 	$(MOST) -m "not long"
 	$(PYTEST) -m "not long" tests/on_ray
 
-# What does not fit into ten minutes: every page of the documentation, every boundary at which every
-# operation may die, object stores, recordings of ImageNet, most faults of a cluster.
+# What does not fit into ten minutes: the other pages of the documentation, the other boundaries at
+# which operations may die, object stores, recordings of ImageNet, most faults of a cluster.
 test-long: $(VENV)/.installed
 	$(MOST) -m long
 	$(PYTEST) -m long tests/on_ray
@@ -80,6 +81,10 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.house --check
+
+house: $(VENV)/.installed
+	$(BIN)/python -m tests.house
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) '.[docs]'
@@ -109,10 +114,19 @@ bench-billion: $(VENV)/.installed
 bench-scale: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.scale
 
-# Longer than the tests may take: 500 kills at random moments, 2,000 hostile files, faults of a
-# Ray cluster.
+# Longer than the tests may take. On two cores, but for the Ray cluster, which wants both.
+torture: export PYTEST_DEBUG_TEMPROOT := $(or $(SCRATCH),$(TMPDIR),/tmp)
+torture: export PYTHONDONTWRITEBYTECODE :=
+torture: export POSTERITY_KILLS ?= 500
+torture: export POSTERITY_OPERATIONS ?= 2000
+torture: export POSTERITY_FUZZ ?= 2000
+torture: export POSTERITY_FILTERS ?= 2000
+torture: export POSTERITY_HOSTILE ?= 5000
+torture: export POSTERITY_EXITS ?= 40
+TORTURE := kills stateful durability store fuzz filters hostile_values object_store many_classes
 torture: $(VENV)/.installed
-	POSTERITY_KILLS=500 POSTERITY_FUZZ=2000 $(BIN)/python -m pytest tests/test_durability.py tests/test_store.py tests/test_fuzz.py tests/on_ray
+	$(PYTEST) -n 2 --dist worksteal $(wildcard $(TORTURE:%=tests/test_%.py))
+	$(PYTEST) tests/on_ray
 
 trust: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.trust --recordings "$(POSTERITY_RECORDINGS)"

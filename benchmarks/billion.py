@@ -20,14 +20,14 @@ import pyarrow as pa
 from benchmarks.speed.timing import machine
 from benchmarks.store import CLASSES, bytes_of, guess, register_models, write_labelled
 from posterity import Store
-from posterity.engine.context import NEXT_ROW, Context
-from posterity.engine.deciding import Part, decide_last
-from posterity.engine.folding import write_rows
-from posterity.engine.steps import UPDATE, Header
-from posterity.engine.updating import commit_step
-from posterity.rules import parse
-from posterity.tables.files import open_files
-from posterity.votes import MISSING, Cast
+from posterity.engine.ledger.commit import commit_step
+from posterity.engine.ledger.context import NEXT_ROW, Context
+from posterity.engine.ledger.decide import StepPolicy, decide_last
+from posterity.engine.ledger.steps import UPDATE, Header
+from posterity.engine.steps.fold import write_rows
+from posterity.method.data.votes import MISSING, ModelVotes
+from posterity.method.decide.rules import parse
+from posterity.storage.files import open_files
 
 RULE = "cost-ratio:10"
 SHARE = 0.1
@@ -62,18 +62,18 @@ def _add_items(context: Context, items: int) -> None:
 def _add_steps(context: Context) -> None:
     """Two updates, with the votes, labels, beliefs and entropies they would have written."""
     fit, rule = context.fit(), parse(RULE)
-    parts = [Part("old", rule, fit), Part("mid", rule, fit)]
+    parts = [StepPolicy("old", rule, fit), StepPolicy("mid", rule, fit)]
     files: dict[int, list[Any]] = {0: [], 1: []}
     for shard, start, items in context.shards:
         rng = np.random.default_rng(shard)
         truth = rng.integers(0, CLASSES, items)
-        first = Cast(guess(rng, truth, 0.6).astype(np.int32))
+        first = ModelVotes(guess(rng, truth, 0.6).astype(np.int32))
         nobody = np.full(items, MISSING, dtype=np.int32)
         decided = decide_last(parts[:1], [first], nobody)
         rows = np.arange(start, start + items)
         files[0].append(write_rows(context, 0, shard, rows, first, decided))
         chosen = np.flatnonzero(rng.random(items) < SHARE)
-        second = Cast(guess(rng, truth[chosen], 0.7).astype(np.int32))
+        second = ModelVotes(guess(rng, truth[chosen], 0.7).astype(np.int32))
         stored = decided.after[chosen]
         again = decide_last(parts, [first[chosen], second], stored)
         files[1].append(write_rows(context, 1, shard, rows[chosen], second, again))

@@ -25,9 +25,9 @@ from benchmarks.billion import build
 from benchmarks.scale_model import Constants, table
 from benchmarks.speed.timing import machine
 from benchmarks.store import CLASSES, bytes_of
-from posterity import Model, Store
-from posterity.engine.evaluating import BATCH as DEFAULT
-from posterity.executors import Executor, Pool, Replicas, open_executor
+from posterity import Evaluation, Model, Store
+from posterity.engine.evaluation.evaluate import BATCH as DEFAULT
+from posterity.engine.executors import Executor, Pool, Replicas, open_executor
 
 BATCH = 2**16
 BUDGET = "10%"
@@ -98,7 +98,7 @@ def measure(folder: Path, where: str, batch: int) -> dict[str, Any]:
     started = time.perf_counter()
     plan = store.plan(model, budget=BUDGET).id
     planned = time.perf_counter()
-    report = store.update(model, plan=plan, batch=batch)
+    report = store.update(model, plan=plan, evaluation=Evaluation(batch=batch))
     updated = time.perf_counter()
     return {
         "items": len(store),

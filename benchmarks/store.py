@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 
 from benchmarks.speed.timing import machine
 from posterity import Model, Store
-from posterity.engine.context import Context
-from posterity.engine.publishing import each_labels, own_schema
-from posterity.engine.reading import changes_schema, each_change
-from posterity.tables.exports import write_stream
-from posterity.tables.files import open_files
+from posterity.engine.inspect.queries import changes_schema, each_change
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.publish import each_labels, own_schema
+from posterity.storage.files import open_files
+from posterity.storage.output import write_stream
 
 CLASSES = 1000
 LABELLED = 25_000

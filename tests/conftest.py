@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,21 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Tests leave nothing in the cache of whoever runs them."""
+    """Tests leave nothing in the cache and the settings of whoever runs them."""
     os.environ["POSTERITY_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have counted, summed up."""
+    counted: Counter[str] = Counter()
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        if report.when == "call":
+            counted.update(dict(report.user_properties))
+    if counted:
+        terminalreporter.section("counted")
+        for name, value in sorted(counted.items()):
+            terminalreporter.write_line(f"{value:,} {name}")
 
 
 ROOT = Path(__file__).parent.parent

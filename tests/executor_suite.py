@@ -15,8 +15,8 @@ import pytest
 from ray import cloudpickle
 
 from posterity import Store
+from posterity.engine.executors import LOCAL, Executor, Pool, Replicas
 from posterity.errors import InvalidData, PosterityError
-from posterity.executors import LOCAL, Executor, Pool, Replicas
 from tests.stores import NAMES, World, contents, update
 
 

@@ -8,28 +8,30 @@ import os
 import random
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from posterity import Beliefs, Confusion, Model, Store, fitting, priors
-from posterity.engine.context import Context
-from posterity.engine.runs import Run, unfinished
-from posterity.tables import failpoints
-from posterity.tables.files import open_files
+from posterity import Beliefs, Confusion, Evaluation, Model, Store, priors
+from posterity.engine.evaluation.run_votes import Run, unfinished
+from posterity.engine.ledger.context import Context
+from posterity.method.beliefs import fit
+from posterity.storage import failpoints
+from posterity.storage.files import open_files
 from tests.stores import NAMES, World, small_store
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["tests.killing"])
+_processes.set_forkserver_preload(["tests.killing", "tests.commands", "tests.stateful"])
 
 # Loaded once in the server, instead of in each of the hundreds of processes it makes.
 _warm = Beliefs(priors.uniform(2), items=1)
 _warm.fold([0], Confusion.from_accuracy(0.9, classes=2))
 _warm.of([0])
 _few, _truth = np.array([[0, 0], [1, 1]], dtype=np.int32), np.array([0, 1], dtype=np.int32)
-_fit = fitting.fit(_few, _truth, priors.uniform(2))
-fitting.calibrate([(_fit, _few, _truth)], [0, 1], _fit.calibrator)
+_fit = fit.fit(_few, _truth, priors.uniform(2))
+fit.calibrate([(_fit, _few, _truth)], [0, 1], _fit.calibrator)
 _fit.believe(_few, [0, 1], _truth, _truth[:, None])
 _fit.value(_few, [0, 1], _truth, model=1, ratio=1)
 
@@ -56,7 +58,11 @@ def prepared(path: Path, operation: str) -> World:
 
 def perform(path: str, operation: str, log: str, pause: float = 0.0) -> None:
     """The operation itself, always the same; the model writes down whom it was asked about."""
-    world, store = World(items=60), Store(path)
+    world = World(items=60)
+    if operation in ("init", "init other"):
+        Store.create(path, classes=NAMES if operation == "init" else ["a", "b"])
+        return
+    store = Store(path)
 
     def seen(numbers: list[int]) -> None:
         with Path(log).open("a") as file:
@@ -68,7 +74,16 @@ def perform(path: str, operation: str, log: str, pause: float = 0.0) -> None:
         if len(store) == 60:
             store.add(more.table(60, 80))
     elif operation == "update":
-        store.update(world.model("new", seen), budget="50%", rule="cost-ratio:2", batch=6)
+        store.update(
+            world.model("new", seen),
+            budget="50%",
+            rule="cost-ratio:2",
+            evaluation=Evaluation(batch=6),
+        )
+    elif operation == "add first":
+        store.add(world.table())
+    elif operation == "remove":
+        store.remove(["item-3", "item-30"])
     elif operation == "revert":
         store.revert(1)
     elif operation == "settle":
@@ -101,6 +116,25 @@ def run_until(failpoint: str, path: Path, operation: str, log: Path) -> int:
     process.join(60)
     assert process.exitcode is not None, "the process hangs"
     return process.exitcode
+
+
+def _together(barrier: Any, *given: Any) -> None:
+    barrier.wait(60)
+    perform(*given)
+
+
+def at_once(operations: Sequence[tuple[str, Path]]) -> list[int]:
+    """Begin operations at the same moment, each in a process of its own; their exit codes."""
+    barrier = _processes.Barrier(len(operations))
+    processes = [
+        _processes.Process(target=_together, args=(barrier, str(path), operation, f"{path}.log"))
+        for operation, path in operations
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    return [-1 if process.exitcode is None else process.exitcode for process in processes]
 
 
 def run_and_kill(path: Path, log: Path, seed: int) -> bool:

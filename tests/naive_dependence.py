@@ -1,6 +1,7 @@
 """Dependent beliefs once more, with plain loops and straight from their definition.
 
-``fit`` is a ``posterity.dependence.Dependence``; a vote is (model, class), in order of arrival.
+``fit`` is a ``Dependence`` (``method.beliefs.dependent``); a vote is (model, class), in order of
+arrival.
 """
 
 from __future__ import annotations
@@ -124,14 +125,13 @@ def of_candidates(
     best, many = max(scores.values()), math.log(max(len(votes), 1))
     products = {one: log_product(fit, votes, one) for one in named if scores[one] > -math.inf}
     likeliest = max(products.values())
-    numbers = [*(float(number) for number in fit.calibrator), 0.0, 0.0]  # short: an older fit
-    dullest = 0.05 if len(fit.calibrator) == 6 else 1e-3  # as kept by an earlier version, and now
+    numbers = [float(number) for number in fit.calibrator]
     worth = {}
     for one in named:
         if scores[one] == -math.inf:
             worth[one] = -math.inf
             continue
-        worth[one] = max(numbers[0] + numbers[1] * many, dullest) * max(scores[one] - best, -60)
+        worth[one] = max(numbers[0] + numbers[1] * many, 1e-3) * max(scores[one] - best, -60)
         worth[one] += numbers[6] * max(products[one] - likeliest, -60)
         worth[one] += numbers[7] * (leaning or {}).get(one, 0.0)
         if one is None:

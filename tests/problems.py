@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from posterity import Confusion
-from posterity._arrays import Codes, Floats
+from posterity.method.data.arrays import Codes, Floats
 from posterity.replay import Recording
 
 

@@ -21,28 +21,28 @@ def serving_s3(bucket: str) -> Iterator[dict[str, str]]:
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdout=quiet, stderr=quiet) as server:
-        for _ in range(200):
-            with socket.socket() as trial:
-                if trial.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        options = {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_REGION": "us-east-1",
-            "AWS_ALLOW_HTTP": "true",
-        }
-        client = boto3.client(
-            "s3",
-            endpoint_url=options["AWS_ENDPOINT_URL"],
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-            region_name="us-east-1",
-        )
-        client.create_bucket(Bucket=bucket)
-        client.close()
         try:
+            for _ in range(200):
+                with socket.socket() as trial:
+                    if trial.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.05)
+            options = {
+                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+                "AWS_ACCESS_KEY_ID": "test",
+                "AWS_SECRET_ACCESS_KEY": "test",
+                "AWS_REGION": "us-east-1",
+                "AWS_ALLOW_HTTP": "true",
+            }
+            client = boto3.client(
+                "s3",
+                endpoint_url=options["AWS_ENDPOINT_URL"],
+                aws_access_key_id="test",
+                aws_secret_access_key="test",
+                region_name="us-east-1",
+            )
+            client.create_bucket(Bucket=bucket)
+            client.close()
             yield options
         finally:
             server.terminate()

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from posterity import Model, Store
-from posterity.engine.context import Context
-from posterity.engine.reports import Report
-from posterity.tables.files import open_files
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.reports import Report
+from posterity.storage.files import open_files
 
 NAMES = np.array(["cat", "dog", "fox", "owl"])
 
@@ -122,6 +122,12 @@ def contents(store: Store) -> dict[str, Any]:
 def _published(context: Context) -> list[dict[str, Any]]:
     from deltalake import DeltaTable
 
-    table = DeltaTable(f"{context.files.root}/labels", storage_options=context.files.options)
+    table = DeltaTable(f"{context.files.url}/labels", storage_options=context.files.options)
     rows: list[dict[str, Any]] = pa.table(table.to_pyarrow_table()).sort_by("row").to_pylist()
     return rows
+
+
+def registered(store: Store, model: Model) -> str:
+    """The name of a model the store knows by now."""
+    store.register(model)
+    return model.name

@@ -10,17 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Model, Store, _kernels, accuracies, fitting, priors
-from posterity._arrays import Codes, Floats
-from posterity.accuracies import Offsets
-from posterity.adapting import read_adapt
+from posterity import Model, Store, priors
 from posterity.cli import run as command
-from posterity.dependence import PLAIN_CALIBRATOR, Dependence
-from posterity.engine.context import Context
+from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidParameter, UnknownName
-from posterity.products import Votes
+from posterity.method import kernels
+from posterity.method.adapt import model_accuracy
+from posterity.method.adapt.adapt import read_adapt
+from posterity.method.adapt.model_accuracy import Offsets
+from posterity.method.beliefs import fit as beliefs_fit
+from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
+from posterity.method.data.arrays import Codes, Floats
+from posterity.method.data.votes import VoteTable
 from posterity.replay import Recording, run
-from posterity.tables.files import open_files
+from posterity.storage.files import open_files
 from tests import naive_dependence
 from tests.stores import NAMES, World
 from tests.test_dependence import SLOW, fits, histories, votes_of
@@ -33,7 +36,7 @@ CLASSES = 5
 def test_rightness_is_that_of_plain_loops(data: st.DataObject, fit: Dependence) -> None:
     hard = data.draw(histories(fit))
     out, who = [np.empty(hard.shape) for _ in range(3)], np.arange(fit.models)
-    _kernels.rightness.rightness(fit.parameters, hard, who, np.zeros((0, 0)), 0, len(hard), *out)
+    kernels.adapt.rightness(fit.parameters, hard, who, np.zeros((0, 0)), 0, len(hard), *out)
     for item, row in enumerate(hard):
         cast = np.flatnonzero(row >= 0)
         if len(cast):
@@ -47,10 +50,10 @@ def test_rightness_is_that_of_plain_loops(data: st.DataObject, fit: Dependence) 
 @given(fit=fits(), seed=st.integers(0, 2**32 - 1), width=st.sampled_from([0.1, 1.5, 30.0]))
 def test_no_offset_turns_a_confusion_around(fit: Dependence, seed: int, width: float) -> None:
     sizes = np.random.default_rng(seed).normal(0, width, fit.models)
-    kept = accuracies.guarded(fit, sizes)
+    kept = model_accuracy.guarded(fit, sizes)
     assert (np.abs(kept) <= np.abs(sizes)).all()
     assert (np.sign(kept) * np.sign(sizes) >= 0).all()
-    after = accuracies.moved(fit, kept)
+    after = model_accuracy.moved(fit, kept)
     assert ((after.accuracies > 0) & (after.accuracies < 1)).all()
     for model in range(fit.models):
         for truth in range(min(fit.classes, 7)):
@@ -68,13 +71,13 @@ def test_no_offset_turns_a_confusion_around(fit: Dependence, seed: int, width: f
 def test_what_could_be_chance_is_hardly_followed_and_nothing_else() -> None:
     known = Offsets(np.array([0.5, 0.5, -0.8, 0.3]), np.array([5.0, 0.01, 0.01, np.inf]))
     nothing = Offsets(np.zeros(4), np.full(4, 0.01))
-    found = accuracies.difference(known, [nothing, nothing])
+    found = model_accuracy.difference(known, [nothing, nothing])
     assert abs(found[0]) < 0.01
     assert found[1] > 0.49
     assert found[2] < -0.79
     assert found[3] == 0
     # What labelled items show as well is the method's own error.
-    same = accuracies.difference(known, [Offsets(known.sizes, np.full(4, 0.01))] * 2)
+    same = model_accuracy.difference(known, [Offsets(known.sizes, np.full(4, 0.01))] * 2)
     assert (same == 0).all()
 
 
@@ -96,43 +99,45 @@ def offsets(right: Floats, seed: int = 9) -> tuple[Dependence, Floats]:
     """What votes of a target say, after the same on labelled halves is taken off."""
     truth, votes = drawn(np.random.default_rng(0), 4000, USUAL)
     side, prior = np.arange(len(truth)) % 2 == 0, priors.uniform(CLASSES)
-    halves = [(fitting.fit(votes[one], truth[one], prior), ~one) for one in (side, ~side)]
-    numbers = fitting.calibrate(
+    halves = [(beliefs_fit.fit(votes[one], truth[one], prior), ~one) for one in (side, ~side)]
+    numbers = beliefs_fit.calibrate(
         [(fit, votes[other], truth[other]) for fit, other in halves],
         range(4),
         np.array(PLAIN_CALIBRATOR),
     )
-    whole = fitting.fit(votes, truth, prior).calibrated(numbers)
+    whole = beliefs_fit.fit(votes, truth, prior).calibrated(numbers)
     target = drawn(np.random.default_rng(seed), 4000, right)[1]
     checks = [
-        accuracies.offsets_of(fit.calibrated(numbers), Votes.only(votes[other]), range(4))
+        model_accuracy.offsets_of(fit.calibrated(numbers), VoteTable.only(votes[other]), range(4))
         for fit, other in halves
     ]
-    found = accuracies.offsets_of(whole, Votes.only(target), range(4))
-    return whole, accuracies.difference(found, checks)
+    found = model_accuracy.offsets_of(whole, VoteTable.only(target), range(4))
+    return whole, model_accuracy.difference(found, checks)
 
 
 def test_without_a_shift_little_changes() -> None:
     fit, found = offsets(USUAL)
     assert np.abs(found).max() < 0.1
-    assert accuracies.most(fit, accuracies.moved(fit, found)) < 0.02
+    assert model_accuracy.most(fit, model_accuracy.moved(fit, found)) < 0.02
 
 
 def test_a_model_that_suffers_is_found() -> None:
     fit, found = offsets(WORSE)
     assert found.argmin() == 3
-    after = accuracies.moved(fit, accuracies.guarded(fit, found))
-    told = [float(fit.prior @ accuracies.right_of(after, model)) for model in range(4)]
+    after = model_accuracy.moved(fit, model_accuracy.guarded(fit, found))
+    told = [float(fit.prior @ model_accuracy.right_of(after, model)) for model in range(4)]
     assert told[3] < 0.68
     assert np.abs(np.array(told[:3]) - USUAL[:3]).max() < 0.08
-    assert accuracies.most(fit, after) == pytest.approx(USUAL[3] - told[3], abs=0.03)
+    assert model_accuracy.most(fit, after) == pytest.approx(USUAL[3] - told[3], abs=0.03)
 
 
 def test_single_votes_say_nothing() -> None:
-    fit = fitting.fit(*drawn(np.random.default_rng(0), 500, USUAL)[::-1], priors.uniform(CLASSES))
+    fit = beliefs_fit.fit(
+        *drawn(np.random.default_rng(0), 500, USUAL)[::-1], priors.uniform(CLASSES)
+    )
     alone = np.full((50, 4), -1, dtype=np.int32)
     alone[:, 0] = 1
-    found = accuracies.offsets_of(fit, Votes.only(alone), range(4))
+    found = model_accuracy.offsets_of(fit, VoteTable.only(alone), range(4))
     assert not found.sizes.any()
     assert np.isinf(found.errors).all()
 
@@ -210,7 +215,7 @@ def test_a_store_follows_and_says_by_how_much(tmp_path: Path) -> None:
     assert command(["init", str(tmp_path / "cli"), "--classes", "a,b", "--adapt", "none"]) == 0
     assert Context(open_files(tmp_path / "cli")).description.adapt == []
     assert command(["init", str(tmp_path / "two"), "--classes", "a,b"]) == 0
-    assert "adapt" not in (tmp_path / "two" / "posterity.json").read_text()
+    assert Context(open_files(tmp_path / "two")).description.adapt == ["difficulty"]
 
 
 def test_a_model_that_voted_in_two_steps_has_one_offset() -> None:
@@ -218,6 +223,6 @@ def test_a_model_that_voted_in_two_steps_has_one_offset() -> None:
     votes = drawn(np.random.default_rng(4), 400, WORSE)[1]
     apart = np.column_stack([votes, votes[:, 3]])
     apart[:200, 4] = apart[200:, 3] = -1
-    one = accuracies.offsets_of(fit, Votes.only(votes), range(4))
-    two = accuracies.offsets_of(fit, Votes.only(apart), [0, 1, 2, 3, 3])
+    one = model_accuracy.offsets_of(fit, VoteTable.only(votes), range(4))
+    two = model_accuracy.offsets_of(fit, VoteTable.only(apart), [0, 1, 2, 3, 3])
     np.testing.assert_allclose(one.sizes, two.sizes, atol=1e-9)

@@ -22,7 +22,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 
-from posterity.adapters import (
+from posterity.errors import InvalidData, InvalidParameter, MissingExtra, Unavailable
+from posterity.models.adapters import (
     HttpEndpoint,
     HuggingFace,
     Images,
@@ -32,7 +33,6 @@ from posterity.adapters import (
     open_adapter,
     texts,
 )
-from posterity.errors import InvalidData, InvalidParameter, MissingExtra, Unavailable
 
 WORDS = ["a tabby cat", "a barking dog", "cat on a mat", "dog in the fog"]
 NUMBERS = np.array([[0.0, 1.0], [1.0, 0.0], [0.2, 0.9], [0.8, 0.1]])
@@ -442,10 +442,10 @@ def test_what_is_no_adapter(spec: str) -> None:
         ("hugging-face:m,column=t,batch=0", "'batch' must be a count ≥ 1"),
         ("hugging-face:m,column=t,task=poetry", "'task' must be text-classification or"),
         ("https://host/x,timeout=soon", "'timeout' must be a number of seconds.* takes: column"),
-        ("https://host/x,timeout=nan", "'timeout' must be seconds > 0"),
-        ("https://host/x,backoff=-1", "'backoff' must be seconds ≥ 0"),
-        ("https://host/x,retries=-1", "'retries' must be a count ≥ 0"),
-        ("https://host/x,concurrency=0", "'concurrency' must be a count ≥ 1"),
+        ("https://host/x,timeout=nan", "'timeout' must be a finite number above 0"),
+        ("https://host/x,backoff=-1", "'backoff' must be a finite number ≥ 0"),
+        ("https://host/x,retries=-1", "'retries' must be a whole number from 0"),
+        ("https://host/x,concurrency=0", "'concurrency' must be a whole number from 1"),
         ("https://", "must be http://… or https://…"),
         ("https://host:port/x", "must be http://… or https://…"),
     ],
@@ -465,7 +465,7 @@ def test_opening_a_spec_imports_no_model_library() -> None:
     specs = ["scikit-learn:m,column=t", "hugging-face:m,column=t", "onnx-runtime:m,column=t"]
     heavy = {"sklearn", "joblib", "transformers", "torch", "onnxruntime", "urllib3", "PIL"}
     script = (
-        "import sys; from posterity.adapters import open_adapter\n"
+        "import sys; from posterity.models.adapters import open_adapter\n"
         f"for spec in {[*specs, 'http://host']}: open_adapter(spec)\n"
         f"print(sorted({heavy} & set(sys.modules)))"
     )

@@ -15,9 +15,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from posterity import Store, cli
-from posterity.engine.context import Context
-from posterity.engine.runs import Run
-from posterity.tables.files import open_files
+from posterity.engine.evaluation.run_votes import Run
+from posterity.engine.ledger.context import Context
+from posterity.storage.files import open_files
 from tests.test_adapters import SOFTMAX, floats, onnx_model
 from tests.test_http_endpoint import Instances, Server, server  # noqa: F401 a fixture
 from tests.test_hugging_face import LABELS, ask_directly, reader  # noqa: F401 a fixture

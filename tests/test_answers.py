@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posterity import Model, Store
-from posterity.answers import Answers, plain_column, typed_name
-from posterity.classes import Classes, Name
 from posterity.errors import InvalidData, InvalidParameter
-from posterity.models import answers_of, settings_of
+from posterity.method.data.classes import Classes, Name
+from posterity.models.class_map import Answers, plain_column, typed_name
+from posterity.models.model import answers_of, settings_of
 from tests import naive
 
 OURS = Classes(["cat", "dog", "other"])
@@ -344,6 +344,7 @@ def test_class_maps_in_files(name: str, text: str, tmp_path: Path) -> None:
         ("map.json", '{"tabby": "cat", "tabby": "dog"}', "names a class twice"),
         ("map.json", '["tabby"]', "is no class map"),
         ("map.json", "{", "is no class map"),
+        ("map.json", "[" * 100_000, "is no class map"),
         ("map.csv", "tabby,cow\n", "a map to our classes"),
         ("gone.csv", None, "no class map"),
     ],

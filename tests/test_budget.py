@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from posterity import Budget
 from posterity.errors import InvalidParameter
+from posterity.method.data.spec import LARGEST
 from tests import naive
 
 
@@ -55,7 +56,7 @@ def test_fractions_round_half_up(fraction: float, eligible: int) -> None:
     assert budget.evaluations(eligible) == naive.budgeted(fraction, eligible) <= eligible
 
 
-@given(st.one_of(st.floats(0, 1), st.integers(0)))
+@given(st.one_of(st.floats(0, 1), st.integers(0, LARGEST)))
 def test_the_text_reads_back(given: float) -> None:
     assert Budget.of(str(Budget.of(given))) == Budget.of(given)
 
@@ -71,3 +72,14 @@ def test_budgets_made_directly_are_checked(wrong: dict[str, Any]) -> None:
 def test_a_count_as_share() -> None:
     assert Budget.of(50).share(200) == 0.25
     assert Budget.of("30%").share(200) == 0.3
+
+
+@pytest.mark.parametrize(
+    "count",
+    [LARGEST + 1, 10**5000, str(LARGEST + 1), "9" * 5000],
+    ids=["large", "endless", "large text", "endless text"],
+)
+def test_no_count_is_larger_than_any_dataset(count: Any) -> None:
+    with pytest.raises(InvalidParameter, match="'budget' must be a count") as told:
+        Budget.of(count)
+    assert len(str(told.value)) < 600

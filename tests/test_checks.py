@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from posterity import Store
-from posterity.engine import history
-from posterity.engine.context import Context
-from posterity.tables.delta import Snapshot
-from posterity.tables.files import open_files
-from posterity.tables.layout import LEDGER
+from posterity.engine.ledger import history
+from posterity.engine.ledger.context import Context
+from posterity.storage.delta.schema import LEDGER
+from posterity.storage.delta.table import Snapshot
+from posterity.storage.files import open_files
 from tests.stores import World, small_store
 
 

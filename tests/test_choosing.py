@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity.choosing import Block, Part, chosen, find_cut
 from posterity.errors import InvalidData
-from posterity.selectors import choose
-from posterity.thresholds import Cut, Tally
+from posterity.method.decide.selectors import choose
+from posterity.method.decide.top_k import Block, Part, chosen, find_cut
+from posterity.method.decide.top_k_keys import Cut, DigitCounts
 from tests import naive
 
 # Few values, so that there are ties; neighbours, so that they differ in the last bits only.
@@ -145,7 +145,7 @@ def test_one_block_is_held_at_a_time() -> None:
 
 def test_tallies_of_parts_can_be_added() -> None:
     digits = np.random.default_rng(2).integers(0, 50, 300_000)
-    whole, parts = Tally(0), [Tally(0), Tally(0)]
+    whole, parts = DigitCounts(0), [DigitCounts(0), DigitCounts(0)]
     whole.add(digits)
     parts[0].add(digits[:100])
     parts[1].add(digits[100:])
@@ -159,11 +159,11 @@ def test_tallies_of_parts_can_be_added() -> None:
 @pytest.mark.parametrize("keys", [100, 300_000, 600_000])
 def test_tallies_that_travelled_can_be_added(values: int, keys: int) -> None:
     digits = np.random.default_rng(values).integers(0, values, keys)
-    whole, parts = Tally(0), [Tally(0), Tally(0), Tally(0)]
+    whole, parts = DigitCounts(0), [DigitCounts(0), DigitCounts(0), DigitCounts(0)]
     whole.add(digits)
     for at, part in enumerate(parts):
         part.add(digits[at::3])
-    together = Tally(0)
+    together = DigitCounts(0)
     for part in parts:
         together.merge(pickle.loads(pickle.dumps(part)))
     assert together.total == whole.total == keys

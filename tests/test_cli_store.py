@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from posterity import Store
-from posterity.cli.inspecting import write_table
+from posterity.cli.inspect import write_table
 from tests.stores import World, contents
 from tests.test_cli import run
 
@@ -25,6 +25,7 @@ def store(tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]) -> P
     """A store made by commands alone."""
     path = tmp_path / "store"
     write_table(world.table(), tmp_path / "items.csv")
+    (tmp_path / "other.csv").write_text("id,number,lang\nitem-3,4,fr\n")
     (tmp_path / "classes.txt").write_text("cat\ndog\nfox\nowl\n")
     run(capsys, "init", path, "--classes", tmp_path / "classes.txt", "--shard-rows", 25)
     run(capsys, "add", path, tmp_path / "items.csv")
@@ -114,7 +115,7 @@ def test_a_model_is_asked_by_its_name(
         ),
         (["model", "STORE", "x", "--labelled", "cows.csv"], 1, "unknown classes in 1 row"),
         (["add", "STORE", "empty.csv"], 1, "is empty"),
-        (["add", "STORE", "items.csv"], 1, "60 ids are in the store already"),
+        (["add", "STORE", "other.csv"], 1, "1 id is in the store already"),
         (["add", "STORE", "twice.csv"], 1, "1 id occurs more than once: 'a'"),
         (["add", "STORE", "corrupt.parquet"], 1, "cannot be read as a table"),
         (["add", "STORE", "latin.csv"], 1, "UTF"),
@@ -133,14 +134,15 @@ def test_a_model_is_asked_by_its_name(
         (["update", "STORE", "new"], 2, "predict="),
         (["update", "STORE", "nwe", "--votes", "new.parquet"], 2, "Did you mean 'new'"),
         (["update", "STORE", "new", "--plan", "x", "--votes", "new.parquet"], 2, "no plan 'x'"),
-        (["plan", "STORE", "new", "--where", "lang ="], 1, "filter 'lang =' cannot be used"),
+        (["plan", "STORE", "new", "--where", "lang ="], 2, "filter 'lang =' cannot be used"),
+        (["plan", "STORE", "new", "--where", "number / 0 = 1"], 2, "it divides by zero"),
         (["plan", "STORE", "new", "--rule", "oracle"], 2, "for replay only"),
         (["plan", "STORE", "new", "--budget", "110%"], 2, "'budget'"),
         (["plan", "STORE", "new", "--out", "todo.xlsx"], 2, ".parquet, .csv or .jsonl"),
         (["revert", "STORE", "7"], 2, "0 to 0"),
         (["flips", "STORE", "--step", "7"], 2, "0 to 0"),
         (["status", "nowhere"], 1, "There is no store"),
-        (["init", "STORE", "--classes", "a,b"], 1, "not empty"),
+        (["init", "STORE", "--classes", "a,b"], 1, "made with other settings: classes"),
         (["init", "other", "--classes", "a"], 2, "a file of names"),
         (["init", "other", "--classes", "a,a"], 2, "twice"),
         (["init", "other", "--classes", "a,b", "--confusion", "x"], 2, "no confusion estimator"),

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posterity import Store
-from posterity.engine import compacting
-from posterity.engine.context import Context
-from posterity.engine.tombstones import Tombstones
-from posterity.tables.delta import Snapshot, Table
-from posterity.tables.files import open_files
+from posterity.engine.ledger.context import Context
+from posterity.engine.maintenance import compact
+from posterity.method.data.row_sets import Tombstones
+from posterity.storage.delta.table import Snapshot, Table
+from posterity.storage.files import open_files
 from tests.stores import World, contents, small_store
 
 SCHEMA = pa.schema([("shard", pa.int32()), ("step", pa.int32()), ("row", pa.int64())])
@@ -53,9 +53,9 @@ def test_any_files_become_sorted_parts(
         ]
         table.head().commit(written)
         snapshot = table.head()
-        rows = compacting.ordered_rows(snapshot, snapshot.files_of(0))
+        rows = compact.ordered_rows(snapshot, snapshot.files_of(0))
         removed = Tombstones(np.array(gone, dtype=np.int64))
-        parts = list(compacting.parts_of(rows, most, removed))
+        parts = [pa.concat_tables(groups) for groups in compact.parts_of(rows, most, removed)]
     expected = sorted(pair for rows in files for pair in rows if pair[1] not in gone)
     found = [(row["step"], row["row"]) for part in parts for row in part.to_pylist()]
     assert found == expected
@@ -74,7 +74,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_large_shards_become_several_files(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compacting, "FILE_ROWS", 25)
+    monkeypatch.setattr(compact, "FILE_ROWS", 25)
     before = contents(store)
     store.compact()
     assert contents(store) == before
@@ -95,7 +95,7 @@ def test_wide_items_become_several_files(store: Store, monkeypatch: pytest.Monke
     items = Context(open_files(store.path)).items
     assert items is not None
     (file,) = items.files_of(1)
-    monkeypatch.setattr(compacting, "FILE_BYTES", file.size // 2)
+    monkeypatch.setattr(compact, "FILE_BYTES", file.size // 2)
     store.add(World(items=61).table(60))
     before = contents(store)
     store.compact()
@@ -128,13 +128,13 @@ def test_nothing_is_sorted_or_read_whole_that_need_not_be(
     context = Context(open_files(store.path))
     monkeypatch.setattr(Snapshot, "read_file", watched)
     monkeypatch.setattr(Snapshot, "read", by_partition)
-    done = compacting._compact_shards(context, context.ledger)
+    done = compact._compact_shards(context, context.ledger)
     assert context.items is not None
-    compacting._compact_shards(context, context.items)
-    assert done == 4  # headers and three shards
+    compact._compact_shards(context, context.items)
+    assert done == (20, 4)  # headers and three shards
     assert whole == []
     monkeypatch.undo()
     after = contents(store)
     assert [row for row in before["rows"] if row["row"] != 30] == after["rows"]
     assert after["labels"] == before["labels"]
-    assert list(compacting._lost_ids(Context(open_files(store.path)))) == []
+    assert list(compact._lost_ids(Context(open_files(store.path)))) == []

@@ -15,17 +15,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from posterity import Confusion, Model, Store, checks, priors, shards
+from posterity import Confusion, Model, Store, VoteFile, priors
 from posterity.cli import run as run_cli
-from posterity.engine import updating
-from posterity.engine.context import Context
-from posterity.engine.history import Current, ShardHistory
-from posterity.engine.pending import pending_of, pending_parts
-from posterity.engine.reports import Report
-from posterity.rules import parse
-from posterity.tables.files import LocalFiles, open_files
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.history import Current, ShardHistory
+from posterity.engine.ledger.proposals import pending_of, pending_parts
+from posterity.engine.ledger.reports import Report
+from posterity.engine.maintenance import check
+from posterity.engine.steps import commit_votes
+from posterity.method import step as method_step
+from posterity.method.decide.rules import parse
+from posterity.storage.files import LocalFiles, open_files
 from tests import naive
-from tests.stores import NAMES, World, contents, small_store
+from tests.stores import NAMES, World, contents, registered, small_store
 
 CLASSES = ["a", "b", "c"]
 ACCURACIES = [0.62, 0.71, 0.55, 0.83, 0.47, 0.91]
@@ -159,7 +161,9 @@ def carry_out(store: Store, at: int, move: Move) -> None:
         }
     )
     model = Model(f"model-{at}", accuracy=ACCURACIES[at])
-    report = store.update(model, budget="100%", rule=move.rule, votes=votes, keep_unplanned=True)
+    report = store.update(
+        model, budget="100%", rule=move.rule, votes=VoteFile(votes, keep_unplanned=True)
+    )
     assert (report.step, report.evaluations) == (at, len(move.votes))
 
 
@@ -229,7 +233,7 @@ def test_a_store_equals_naive_without_an_item(moves: list[Move], after: int, gon
 @given(stories())
 @settings(max_examples=100, deadline=None)
 def test_shards_in_memory_equal_naive(moves: list[Move]) -> None:
-    shard = shards.Shard(priors.uniform(3), ITEMS, [parse("replace")])
+    shard = method_step.Shard(priors.uniform(3), ITEMS, [parse("replace")])
     (labels,) = shard.labels
     done: list[Move] = []
     for move in moves:
@@ -240,13 +244,13 @@ def test_shards_in_memory_equal_naive(moves: list[Move]) -> None:
         done.append(move)
         after = [stand(done, item) for item in range(ITEMS)]
         if move.rule is None:
-            (decision,) = shards.settle(shard)
+            (decision,) = method_step.settle(shard)
         else:
             labels.rule = parse(move.rule)
             rows = np.array(sorted(move.votes))
             votes = np.array([move.votes[row] for row in rows.tolist()], dtype=np.int32)
             confusion = Confusion.from_accuracy(ACCURACIES[at], classes=3)
-            (decision,) = shards.update(shard, rows, votes, confusion)
+            (decision,) = method_step.update(shard, rows, votes, confusion)
         assert labels.label.tolist() == [one.label for one in after]
         assert labels.proposed.tolist() == [one.proposed for one in after]
         assert labels.belief == pytest.approx([one.belief for one in after])
@@ -385,7 +389,7 @@ def test_only_shards_with_pending_flips_are_read(
             read.append(path.split("-")[0] + path.split("-")[1])
         return plain(self, path)
 
-    plan = store.plan(Model("third", accuracy=0.9), budget="100%")
+    plan = store.plan(registered(store, Model("third", accuracy=0.9)), budget="100%")
     monkeypatch.setattr(LocalFiles, "read", counted)
     # Shards 0 and 1 have some, in the file of their last step; shard 2 is not looked at.
     context = Context(open_files(store.path))
@@ -398,7 +402,7 @@ def test_only_shards_with_pending_flips_are_read(
 
 
 def test_a_plan_tells_what_becomes_of_pending_flips(store: Store) -> None:
-    plan = store.plan(Model("third", accuracy=0.9), budget=2)
+    plan = store.plan(registered(store, Model("third", accuracy=0.9)), budget=2)
     again = len(set(plan.rows.tolist()) & {0, 1, 2})
     assert (plan.pending, plan.reconsidered) == (3, again)
     assert f"of 3 pending flips {again} are looked at again" in str(plan)
@@ -420,7 +424,7 @@ def test_history_shows_what_is_proposed(store: Store) -> None:
 def test_check_finds_flips_that_were_forgotten(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "pending_parts", lambda *_, **__: [])
+    monkeypatch.setattr(commit_votes, "pending_parts", lambda *_, **__: [])
     vote(store, "third", 0.9, {5: "a"}, "max-belief")
     found = "\n".join(store.check())
     assert "neither made nor dropped the pending flip of row 0 of shard 0 (2 such rows)" in found
@@ -430,7 +434,7 @@ def test_check_finds_flips_that_were_forgotten(
 def test_check_finds_flips_no_header_tells_of(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "pending_shards", lambda _: {0})
+    monkeypatch.setattr(check, "pending_shards", lambda _: {0})
     (found,) = store.check()
     assert "Shard 1 has pending flips, and the header" in found
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from posterity import Store, cli
-from posterity.demo import BUDGET, RULE, Job, run_job, score
-from posterity.languages.detectors import Detector
+from posterity.cli.demo.detectors import Detector
+from posterity.cli.demo.job import BUDGET, RULE, Job, run_job, score
 from posterity.replay import run
 
 

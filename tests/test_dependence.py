@@ -10,26 +10,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from posterity import fitting, priors
-from posterity._arrays import Codes
-from posterity._kernels import policy
-from posterity.budget import FULL, Budget
-from posterity.dependence import PLAIN_CALIBRATOR, Dependence
-from posterity.dependent import DependentBeliefs
+from posterity import priors
 from posterity.errors import InvalidData, InvalidParameter
-from posterity.products import Votes
-from posterity.rehearsal import FRESH, Fits, Rehearsal
-from posterity.rules import MaxBelief
-from posterity.selectors import Entropy, Everything, Selector, Value
-from posterity.temperatures import Temperature
-from posterity.votes import SoftVotes
+from posterity.method.beliefs import fit as beliefs_fit
+from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
+from posterity.method.beliefs.dependent_state import DependentBeliefs
+from posterity.method.beliefs.temperature import Temperature
+from posterity.method.data.arrays import Codes
+from posterity.method.data.votes import SoftVotes, VoteTable
+from posterity.method.decide.budget import FULL, Budget
+from posterity.method.decide.rules import MaxBelief
+from posterity.method.decide.selectors import Entropy, Everything, Selector, Value
+from posterity.method.kernels import compiler
+from posterity.validation.rehearsal import FRESH, Fits, Rehearsal
 from tests import naive, naive_dependence, naive_temperatures
 
 CALIBRATORS = (
     PLAIN_CALIBRATOR,
-    (0.8, -0.1, 0.2, -0.2, 0.1, 0.3),
-    (0.1, -0.1, 0.2, -0.2, 0.1, 0.3),
-    (0.9, -0.3, 0.1, 0.1, -0.2, -0.2, 0.2),
+    (0.8, -0.1, 0.2, -0.2, 0.1, 0.3, 0.0, 0.0),
+    (0.1, -0.1, 0.2, -0.2, 0.1, 0.3, 0.0, 0.0),
+    (0.9, -0.3, 0.1, 0.1, -0.2, -0.2, 0.2, 0.0),
     (0.7, -0.1, 0.1, 0.1, -0.2, 0.2, 0.1, 0.6),
 )
 
@@ -92,7 +92,7 @@ def histories(draw: st.DrawFn, fit: Dependence) -> Codes:
 
 
 @st.composite
-def softened(draw: st.DrawFn, hard: Codes, classes: int) -> Votes:
+def softened(draw: st.DrawFn, hard: Codes, classes: int) -> VoteTable:
     """Some of the votes with probabilities: sure ones, zeros, classes left out; any hard vote."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     width = min(draw(st.integers(1, 5)), classes)
@@ -102,10 +102,10 @@ def softened(draw: st.DrawFn, hard: Codes, classes: int) -> Votes:
     weights = rng.dirichlet(np.full(classes, draw(st.sampled_from([0.01, 1.0]))), int(soft.sum()))
     top = SoftVotes.top(weights, width)
     kept = np.where(top.weights > 0, top.codes, -1) if draw(st.booleans()) else top.codes
-    return Votes(hard, places, kept.astype(np.int32), top.weights)
+    return VoteTable(hard, places, kept.astype(np.int32), top.weights)
 
 
-def leaning_of(fit: Dependence, votes: Votes, item: int) -> naive_dependence.Leaning:
+def leaning_of(fit: Dependence, votes: VoteTable, item: int) -> naive_dependence.Leaning:
     """As plain loops have it."""
     listed = votes_of(votes.hard[item])
     softs: list[naive_temperatures.Soft | None] = []
@@ -144,7 +144,7 @@ def votes_of(row: Codes) -> list[tuple[int, int]]:
 @given(data=st.data(), fit=fits())
 def test_beliefs_are_those_of_plain_loops(data: st.DataObject, fit: Dependence) -> None:
     hard = data.draw(histories(fit))
-    votes = data.draw(st.just(Votes.only(hard)) | softened(hard, fit.classes))
+    votes = data.draw(st.just(VoteTable.only(hard)) | softened(hard, fit.classes))
     every = np.tile(np.arange(fit.classes, dtype=np.int32), (len(hard), 1))
     found = fit.believe(votes, range(fit.models), asked=every)
     for item, row in enumerate(hard):
@@ -171,7 +171,7 @@ def test_the_value_of_a_vote_is_that_of_plain_loops(
         st.lists(st.integers(-1, fit.classes - 1), min_size=len(hard), max_size=len(hard))
     )
     labels = np.array(stored, dtype=np.int32)
-    votes = data.draw(st.just(Votes.only(hard)) | softened(hard, fit.classes))
+    votes = data.draw(st.just(VoteTable.only(hard)) | softened(hard, fit.classes))
     found = fit.value(votes, range(fit.models), labels, model=model, ratio=ratio)
     for item, row in enumerate(hard):
         expected = 0.0
@@ -185,7 +185,9 @@ def test_the_value_of_a_vote_is_that_of_plain_loops(
 @settings(max_examples=20, deadline=None)
 def test_threads_change_no_bit(fit: Dependence) -> None:
     rng = np.random.default_rng(3)
-    hard = rng.integers(-1, fit.classes, (2 * policy.LEAST_ITEMS + 5, fit.models)).astype(np.int32)
+    hard = rng.integers(-1, fit.classes, (2 * compiler.LEAST_ITEMS + 5, fit.models)).astype(
+        np.int32
+    )
     found = []
     for threads in ("1", "3"):
         with pytest.MonkeyPatch.context() as patch:
@@ -220,13 +222,13 @@ def test_beliefs_of_models_that_err_together_are_calibrated_where_a_product_is_n
     prior = priors.uniform(20)
     half = np.arange(len(truth)) % 2 == 0
     seen, other = votes[half], votes[~half]
-    fit = fitting.fit(seen, truth[half], prior)
+    fit = beliefs_fit.fit(seen, truth[half], prior)
     quarter = np.arange(len(seen)) % 2 == 0
     parts = [
-        (fitting.fit(seen[side], truth[half][side], prior), seen[~side], truth[half][~side])
+        (beliefs_fit.fit(seen[side], truth[half][side], prior), seen[~side], truth[half][~side])
         for side in (quarter, ~quarter)
     ]
-    numbers = fitting.calibrate(parts, range(6), np.array(PLAIN_CALIBRATOR))
+    numbers = beliefs_fit.calibrate(parts, range(6), np.array(PLAIN_CALIBRATOR))
     believed = fit.calibrated(numbers).believe(other, range(6))
     accuracy = (believed.best == truth[~half]).mean()
     assert abs(believed.belief_best.mean() - accuracy) < 0.03
@@ -237,7 +239,7 @@ def test_beliefs_of_models_that_err_together_are_calibrated_where_a_product_is_n
 
 def test_one_model_alone_says_how_often_it_is_right() -> None:
     votes, truth = made_up(models=1)
-    fit = fitting.fit(votes, truth, priors.uniform(20))
+    fit = beliefs_fit.fit(votes, truth, priors.uniform(20))
     believed = fit.believe(votes, [0])
     assert believed.belief_best.mean() == pytest.approx((votes[:, 0] == truth).mean(), abs=0.02)
 
@@ -245,8 +247,8 @@ def test_one_model_alone_says_how_often_it_is_right() -> None:
 @pytest.mark.parametrize("items", [1, 2, 5])
 def test_very_few_labelled_items_still_give_beliefs(items: int) -> None:
     votes, truth = made_up(items=items, models=3)
-    fit = fitting.fit(votes, truth, priors.uniform(20))
-    numbers = fitting.calibrate([(fit, votes, truth)], range(3), np.array(PLAIN_CALIBRATOR))
+    fit = beliefs_fit.fit(votes, truth, priors.uniform(20))
+    numbers = beliefs_fit.calibrate([(fit, votes, truth)], range(3), np.array(PLAIN_CALIBRATOR))
     believed = fit.calibrated(numbers).believe(votes, range(3))
     assert np.isfinite(believed.entropy).all()
     assert ((believed.belief_best > 0) & (believed.belief_best <= 1)).all()
@@ -256,13 +258,13 @@ def test_missing_votes_on_the_labelled_set_are_left_out() -> None:
     votes, truth = made_up()
     votes[::3, 2] = -1
     votes[:, 4] = -1
-    fit = fitting.fit(votes, truth, priors.uniform(20))
+    fit = beliefs_fit.fit(votes, truth, priors.uniform(20))
     assert np.isfinite(fit.believe(votes, range(6)).entropy).all()
 
 
 def test_what_is_kept_is_what_was_used() -> None:
     votes, truth = made_up()
-    fit = fitting.fit(votes, truth, priors.uniform(20))
+    fit = beliefs_fit.fit(votes, truth, priors.uniform(20))
     again = Dependence.from_arrays(fit.to_arrays())
     np.testing.assert_array_equal(
         fit.believe(votes, range(6)).entropy, again.believe(votes, range(6)).entropy
@@ -271,7 +273,7 @@ def test_what_is_kept_is_what_was_used() -> None:
 
 def test_votes_folded_one_after_the_other_are_those_folded_at_once() -> None:
     votes, truth = made_up(items=50)
-    fit = fitting.fit(votes, truth, priors.uniform(20))
+    fit = beliefs_fit.fit(votes, truth, priors.uniform(20))
     beliefs = DependentBeliefs(fit.prior, 50)
     for model in range(6):
         beliefs.fold(votes[:, model], fit)
@@ -286,12 +288,12 @@ def test_votes_folded_one_after_the_other_are_those_folded_at_once() -> None:
 def test_labelled_items_whose_truth_cannot_be_say_nothing() -> None:
     votes = np.tile(np.array([[0, 1], [0, 0]], dtype=np.int32), (30, 1))
     truth = np.tile(np.array([2, 0], dtype=np.int32), 30)
-    fit = fitting.fit(votes, truth, np.array([0.5, 0.5, 0.0]))
+    fit = beliefs_fit.fit(votes, truth, np.array([0.5, 0.5, 0.0]))
     start = np.array(PLAIN_CALIBRATOR)
-    numbers = fitting.calibrate([(fit, votes, truth)], range(2), start)
+    numbers = beliefs_fit.calibrate([(fit, votes, truth)], range(2), start)
     sane = truth == 0
     np.testing.assert_array_equal(
-        numbers, fitting.calibrate([(fit, votes[sane], truth[sane])], range(2), start)
+        numbers, beliefs_fit.calibrate([(fit, votes[sane], truth[sane])], range(2), start)
     )
 
 
@@ -300,13 +302,13 @@ def test_of_two_classes_the_wrong_one_is_no_copy() -> None:
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 2, 200).astype(np.int32)
     votes = np.where(rng.random((200, 3)) < 0.8, truth[:, None], 1 - truth[:, None])
-    fit = fitting.fit(votes.astype(np.int32), truth, priors.uniform(2))
+    fit = beliefs_fit.fit(votes.astype(np.int32), truth, priors.uniform(2))
     assert (fit.copies == 0).all()
 
 
 def test_codes_that_are_no_class_never_reach_the_kernels() -> None:
     votes, truth = made_up(items=50)
-    fit = fitting.fit(votes, truth, priors.uniform(20))
+    fit = beliefs_fit.fit(votes, truth, priors.uniform(20))
     with pytest.raises(InvalidData, match="between -1 and 19; got 20"):
         fit.believe(np.full((1, 6), 20, dtype=np.int32), range(6))
     with pytest.raises(InvalidData, match="one of 6 models"):
@@ -327,8 +329,8 @@ def test_a_second_step_of_an_earlier_model_forgets_no_votes() -> None:
     half = np.arange(400) % 2
     parts = [(fits.halves[side], votes[half == side], truth[half == side]) for side in (0, 1)]
     fresh = [(fit, cast[cast[:, 0] >= 0], true[cast[:, 0] >= 0]) for fit, cast, true in parts]
-    start = fitting.calibrate(parts, range(3), np.array(PLAIN_CALIBRATOR))
-    expected = fitting.calibrate(fresh, range(3), start, drawn=FRESH)
+    start = beliefs_fit.calibrate(parts, range(3), np.array(PLAIN_CALIBRATOR))
+    expected = beliefs_fit.calibrate(fresh, range(3), start, drawn=FRESH)
     np.testing.assert_allclose(walked.calibrator, expected)
 
 
@@ -362,8 +364,8 @@ def test_raw_scores_never_speak_against_a_class() -> None:
     truth = rng.integers(0, 2, 600).astype(np.int32)
     votes = np.where(rng.random((600, 9)) < 0.62, truth[:, None], 1 - truth[:, None])
     side = np.arange(600) % 2 == 0
-    fit = fitting.fit(votes[side].astype(np.int32), truth[side], priors.uniform(2))
+    fit = beliefs_fit.fit(votes[side].astype(np.int32), truth[side], priors.uniform(2))
     misled = replace(fit, accuracies=1 - fit.accuracies)
     parts = [(misled, votes[~side].astype(np.int32), truth[~side])]
-    numbers = fitting.calibrate(parts, range(9), np.array(PLAIN_CALIBRATOR))
+    numbers = beliefs_fit.calibrate(parts, range(9), np.array(PLAIN_CALIBRATOR))
     assert abs(numbers[0] + numbers[1] * np.log(9)) < 1e-9

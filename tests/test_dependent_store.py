@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from posterity import Model, Store
-from posterity.engine.context import Context
-from posterity.engine.fits import DEPENDENT, PLAIN
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.fits import DEPENDENT, PLAIN
 from posterity.errors import InvalidParameter, UnknownName
-from posterity.selectors import Candidates, Value
-from posterity.tables.files import open_files
+from posterity.method.decide.selectors import Candidates, Value
+from posterity.storage.files import open_files
 from tests.stores import NAMES, RULE, World, make, update
 
 

@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posterity import Store
-from posterity.engine import caches, derived
-from posterity.engine.context import Context
-from posterity.engine.derived import state_of
-from posterity.engine.history import ShardHistory
-from posterity.engine.steps import live_reviews, live_updates
-from posterity.tables.files import LocalFiles, open_files
+from posterity.engine.ledger import state as ledger_state
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.history import ShardHistory
+from posterity.engine.ledger.state import state_of
+from posterity.engine.ledger.steps import live_reviews, live_updates
+from posterity.storage import cache as storage_cache
+from posterity.storage.files import LocalFiles, open_files
 from tests.stores import World, small_store
 
 SHARD = 25
@@ -27,7 +28,7 @@ SHARD = 25
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(caches.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(storage_cache.VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -132,7 +133,7 @@ def test_plans_are_the_same_without_a_cache(
     kept = [store.plan(name, budget=0.3, selector="entropy") for name in ("new", "new", "mid")]
     assert kept[0].id == kept[1].id
     shutil.rmtree(cache)
-    monkeypatch.setenv(caches.VARIABLE, "off")
+    monkeypatch.setenv(storage_cache.VARIABLE, "off")
     anew = [store.plan(name, budget=0.3, selector="entropy") for name in ("new", "new", "mid")]
     assert [plan.to_dict() for plan in anew] == [plan.to_dict() for plan in kept]
     assert not cache.exists()
@@ -145,7 +146,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "head only": lambda held: held[:40],
     "no magic": lambda held: b"X" + held[1:],
     "no description": lambda held: held[:60] + b"\xff\xfe" + held[62:],
-    "another version": lambda held: held.replace(b'"format": 2', b'"format": 9'),
+    "another version": lambda held: held.replace(b'"format": 1', b'"format": 9'),
     "nonsense": lambda _: bytes(range(256)) * 50,
     "huge description": lambda held: held[:16] + b"\xff" * 8 + held[24:],
 }
@@ -170,7 +171,7 @@ def test_what_a_cache_says_of_itself_must_be_true(
     first, second, _ = files_of(cache)
     first.write_bytes(second.read_bytes())
     assert_same(opened(store))
-    monkeypatch.setattr(derived, "FORMAT", 9)
+    monkeypatch.setattr(ledger_state, "FORMAT", 9)
     assert_same(opened(store))
 
 
@@ -178,30 +179,30 @@ def test_a_folder_that_cannot_be_written_is_no_cache(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv(caches.VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(storage_cache.VARIABLE, str(tmp_path / "file"))
     assert_same(opened(store))
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setenv(caches.VARIABLE, str(tmp_path / "other"))
-    monkeypatch.setattr("posterity.engine.caches.os.fsync", full)
+    monkeypatch.setenv(storage_cache.VARIABLE, str(tmp_path / "other"))
+    monkeypatch.setattr("posterity.storage.cache.os.fsync", full)
     assert_same(opened(store))
     assert files_of(tmp_path / "other") == []
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(caches.VARIABLE, str(tmp_path))
-    assert caches.cache_folder("abc") == tmp_path / "abc"
-    assert caches.cache_folder("../abc") is None
-    monkeypatch.delenv(caches.VARIABLE)
+    monkeypatch.setenv(storage_cache.VARIABLE, str(tmp_path))
+    assert storage_cache.cache_folder("abc") == tmp_path / "abc"
+    assert storage_cache.cache_folder("../abc") is None
+    monkeypatch.delenv(storage_cache.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", "/users/cache")
-    assert caches.cache_folder("abc") == Path("/users/cache/posterity/abc")
+    assert storage_cache.cache_folder("abc") == Path("/users/cache/posterity/abc")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/users/me")
-    assert caches.cache_folder("abc") == Path("/users/me/.cache/posterity/abc")
-    monkeypatch.setenv(caches.VARIABLE, "off")
-    assert caches.cache_folder("abc") is None
+    assert storage_cache.cache_folder("abc") == Path("/users/me/.cache/posterity/abc")
+    monkeypatch.setenv(storage_cache.VARIABLE, "off")
+    assert storage_cache.cache_folder("abc") is None
 
 
 def test_a_reader_of_the_past_leaves_the_present_alone(
@@ -241,7 +242,7 @@ def test_leftovers_of_processes_that_died_are_swept(
     path.unlink()
     assert_same(opened(store))
     assert beside.exists()  # somebody may be at work
-    monkeypatch.setattr(caches, "FORGOTTEN", -1.0)
+    monkeypatch.setattr(storage_cache, "FORGOTTEN", -1.0)
     path.unlink()
     assert_same(opened(store))
     assert not beside.exists()
@@ -251,7 +252,9 @@ def test_steps_out_of_order_are_read_together(
     store: Store, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.update("mid", budget="50%", votes=world.votes_table("mid"))
-    monkeypatch.setattr(derived, "_order", lambda file: tuple(-ord(sign) for sign in file.path))
+    monkeypatch.setattr(
+        ledger_state, "_order", lambda file: tuple(-ord(sign) for sign in file.path)
+    )
     assert_same(opened(store))
 
 
@@ -293,7 +296,7 @@ def test_the_cache_is_the_ledger_whatever_happens(
 ) -> None:
     world, folder = World(items=200), tmp_path_factory.mktemp("derived")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(caches.VARIABLE, str(folder / "cache"))
+        patch.setenv(storage_cache.VARIABLE, str(folder / "cache"))
         store = Store.create(
             folder / "store", classes=["cat", "dog", "fox", "owl"], shard_rows=SHARD
         )

@@ -10,11 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Model, Store, _kernels, difficulty, fitting, priors
-from posterity._arrays import Codes
-from posterity.dependence import PLAIN_CALIBRATOR, Dependence
-from posterity.difficulty import Tilt
-from posterity.products import Votes
+from posterity import Model, Store, priors
+from posterity.method import kernels
+from posterity.method.adapt import difficulty
+from posterity.method.adapt.difficulty import Tilt
+from posterity.method.beliefs import fit as beliefs_fit
+from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
+from posterity.method.data import arrays
+from posterity.method.data.arrays import Codes
+from posterity.method.data.votes import VoteTable
 from tests import naive_dependence
 from tests.test_dependence import SLOW, fits, histories, made_up, votes_of
 
@@ -25,9 +29,7 @@ def test_hardness_is_that_of_plain_loops(data: st.DataObject, fit: Dependence) -
     hard = data.draw(histories(fit))
     scale = np.linspace(0, 1, fit.accuracies.shape[1])
     out, who = np.empty(len(hard)), np.arange(fit.models)
-    _kernels.hardness.hardness(
-        fit.parameters, scale, hard, who, np.zeros((0, 0)), 0, len(hard), out
-    )
+    kernels.adapt.hardness(fit.parameters, scale, hard, who, np.zeros((0, 0)), 0, len(hard), out)
     for item, row in enumerate(hard):
         if (row >= 0).any():
             expected = naive_dependence.hardness(fit, votes_of(row), scale.tolist())
@@ -43,7 +45,7 @@ def test_levels_stay_shares_however_far_they_are_tilted(fit: Dependence, size: f
 
 
 def tilt(fit: Dependence, hard: Codes) -> Tilt:
-    return difficulty.tilt_of(fit, Votes.only(hard), range(hard.shape[1]))
+    return difficulty.tilt_of(fit, VoteTable.only(hard), range(hard.shape[1]))
 
 
 def thinned(votes: Codes) -> Codes:
@@ -58,14 +60,14 @@ def learnt(hard: float = 0.3) -> tuple[Dependence, list[Tilt], Codes, Codes]:
     votes, truth = made_up()
     votes = thinned(votes)
     side, prior = np.arange(len(truth)) % 2 == 0, priors.uniform(20)
-    halves = [(fitting.fit(votes[one], truth[one], prior), ~one) for one in (side, ~side)]
-    numbers = fitting.calibrate(
+    halves = [(beliefs_fit.fit(votes[one], truth[one], prior), ~one) for one in (side, ~side)]
+    numbers = beliefs_fit.calibrate(
         [(fit, votes[other], truth[other]) for fit, other in halves],
         range(6),
         np.array(PLAIN_CALIBRATOR),
     )
     labelled = [tilt(fit.calibrated(numbers), votes[other]) for fit, other in halves]
-    whole = fitting.fit(votes, truth, prior).calibrated(numbers)
+    whole = beliefs_fit.fit(votes, truth, prior).calibrated(numbers)
     votes, truth = made_up(seed=1, hard=hard)
     return whole, labelled, thinned(votes), truth
 
@@ -115,14 +117,14 @@ def test_what_could_be_chance_is_hardly_followed() -> None:
 
 
 def test_a_sample_is_spread_over_all_items() -> None:
-    assert difficulty.evenly(7).tolist() == list(range(7))
-    rows = difficulty.evenly(10**9)
-    assert len(rows) == difficulty.SAMPLE
+    assert arrays.evenly(7).tolist() == list(range(7))
+    rows = arrays.evenly(10**9)
+    assert len(rows) == arrays.SAMPLE
     assert (np.diff(rows) > 0).all()
     assert rows[0] == 0
     assert rows[-1] == 10**9 - 1
     assert len(np.unique(rows // 2**20)) <= 8  # few shards are read
-    some = difficulty.evenly(30_000)
+    some = arrays.evenly(30_000)
     assert (np.diff(some) > 0).all()
     assert np.diff(some).max() <= 4  # and where there are not many, all over
 
@@ -150,8 +152,8 @@ def store_of(path: Path, target: Codes, shard_rows: int) -> Store:
 def test_a_store_follows_a_harder_target_whatever_its_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(difficulty, "SAMPLE", 800)  # so that rows are picked
-    monkeypatch.setattr(difficulty, "STRETCH", 600)
+    monkeypatch.setattr(arrays, "SAMPLE", 800)  # so that rows are picked
+    monkeypatch.setattr(arrays, "STRETCH", 600)
     target, truth = made_up(items=3000, seed=7, hard=0.6)
     stores = [store_of(tmp_path / f"{rows}", target, rows) for rows in (500, 10_000)]
     one, other = (store.labels().sort_by("row") for store in stores)

@@ -21,6 +21,7 @@ from tests.transcripts import Block, blocks, stable, transcript
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CLI_PAGE = ROOT / "docs" / "cli.md"
+GUARANTEES = ROOT / "docs" / "guarantees.md"
 RUN = {"console", "python", "sh"}
 ELSEWHERE = {"docs/howto/ray.md": "tests/on_ray"}
 """Pages that other tests run."""
@@ -161,7 +162,7 @@ def cli_page() -> str:
         "",
     ]
     parent = click.Context(cli, info_name="posterity", **cli.context_settings)
-    for name, command in sorted(cli.commands.items()):
+    for name, command in sorted(cli.every().items()):
         context = click.Context(command, info_name=name, parent=parent, terminal_width=100)
         parts += [f"## posterity {name}", "", "```text", command.get_help(context), "```", ""]
     return "\n".join(parts)
@@ -173,3 +174,14 @@ def test_the_command_line_page_is_current() -> None:
 
 if __name__ == "__main__":
     CLI_PAGE.write_text(cli_page(), encoding="utf-8")
+
+
+def test_every_guarantee_names_tests_that_exist() -> None:
+    named = re.findall(r"`(?:(tests/\w+\.py)(?:::(\w+))?|(test_\w+))`", text_of(GUARANTEES))
+    assert named
+    file = ""
+    for path, first, more in named:
+        file = path or file
+        source = (ROOT / file).read_text(encoding="utf-8")
+        if first or more:
+            assert f"def {first or more}(" in source

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from posterity import Store
+from posterity import Evaluation, Store
 from posterity.errors import StoreError
-from posterity.tables import failpoints
-from posterity.tables.delta import to_parquet
-from posterity.tables.layout import FORMAT
+from posterity.storage import failpoints
+from posterity.storage.delta.schema import FORMAT
+from posterity.storage.delta.table import to_parquet
 from tests.killing import (
     OPERATIONS,
     asked,
@@ -159,12 +159,17 @@ def test_a_changed_label_is_found(store: Store) -> None:
     assert any("another label than its votes give" in line for line in store.check())
 
 
-def test_a_newer_format_is_refused(store: Store) -> None:
+def test_another_format_is_refused(store: Store) -> None:
     description = Path(store.path, "posterity.json")
     told = json.loads(description.read_text())
-    description.write_text(json.dumps(told | {"format": 99}))
-    with pytest.raises(StoreError, match=f"has format 99; this version knows {FORMAT}"):
-        Store(store.path)
+    for other in (FORMAT - 1, FORMAT + 1):
+        description.write_text(json.dumps({"format": other, "what": "nobody knows"}))
+        with pytest.raises(StoreError) as refused:
+            Store(store.path)
+        said = f"The store at '{store.path}' has format {other}; this version reads only {FORMAT}."
+        assert str(refused.value) == f"{said} Use the version that made it."
+    description.write_text(json.dumps(told))
+    assert store.check() == []
     description.write_text("{")
     with pytest.raises(StoreError, match="damaged"):
         Store(store.path)
@@ -190,11 +195,13 @@ def test_a_full_disk_and_a_read_only_folder(
 
     monkeypatch.setattr(os, "fsync", failing)
     with pytest.raises(StoreError, match=f"cannot be written: {message}"):
-        store.update(world.model("new", asked.extend), budget="50%", batch=6)
+        store.update(world.model("new", asked.extend), budget="50%", evaluation=Evaluation(batch=6))
     monkeypatch.undo()
     assert contents(store) == before
     assert store.check() == []
-    report = store.update(world.model("new", asked.extend), budget="50%", batch=6)
+    report = store.update(
+        world.model("new", asked.extend), budget="50%", evaluation=Evaluation(batch=6)
+    )
     assert report.step == 2
     assert len(asked) <= 30 + 6  # at most the batch that could not be kept is asked again
     assert store.check() == []

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity.tables.delta import to_parquet
-from posterity.tables.encodings import SAMPLE, distinct_of, write_options
+from posterity.storage.delta.table import to_parquet
+from posterity.storage.parquet import SAMPLE, distinct_of, write_options
 
 ROWS = 3 * SAMPLE
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posterity import Model, Store
+from posterity import Evaluation, Model, Store
+from posterity.engine.executors import LOCAL, Lost, Pool, Replicas
 from posterity.errors import Unavailable
-from posterity.executors import LOCAL, Lost, Pool, Replicas
 from tests.stores import NAMES, World
 
 
@@ -87,7 +87,7 @@ def test_every_item_is_asked_about_once_but_those_that_kill(
 ) -> None:
     asked: list[int] = []
     store, world = store_of(tmp_path_factory.mktemp("dying") / "store", Dying(losses), 50)
-    report = store.update(model(world, deadly, asked), batch=batch)
+    report = store.update(model(world, deadly, asked), evaluation=Evaluation(batch=batch))
     assert report.errors == len(deadly)
     assert report.evaluations == 50 - len(deadly)
     assert sorted(asked) == sorted(set(range(50)) - deadly)
@@ -106,4 +106,4 @@ def test_a_model_that_always_dies_is_not_blamed_on_items(items: int, tmp_path: P
 
 def test_a_node_with_many_replicas_may_be_lost(tmp_path: Path) -> None:
     store, world = store_of(tmp_path / "store", Dying([True] * 40), 200)
-    assert store.update(model(world, set(), []), batch=1).evaluations == 200
+    assert store.update(model(world, set(), []), evaluation=Evaluation(batch=1)).evaluations == 200

@@ -15,16 +15,16 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from posterity import Confusion, Model, Store
-from posterity.cli.inspecting import write_table
-from posterity.confusion import FLOOR
-from posterity.engine import registering
-from posterity.engine.context import Context
-from posterity.engine.learning import labelled_plan
+from posterity import Confusion, Evaluation, Model, Store, VoteFile
+from posterity.cli.inspect import write_table
+from posterity.engine.labelled import register
+from posterity.engine.ledger.context import Context
+from posterity.engine.steps.first_votes import labelled_plan
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter, StoreError, Unavailable
-from posterity.tables.files import open_files
+from posterity.method.beliefs.confusion import FLOOR
+from posterity.storage.files import open_files
 from tests import naive
-from tests.stores import NAMES, World, contents, small_store
+from tests.stores import NAMES, World, contents, registered, small_store
 from tests.test_cli import run
 
 KNOWN = [*range(0, 30, 2), 55]
@@ -185,7 +185,7 @@ def test_the_truth_of_imported_items_tells_how_their_model_errs(
 def test_a_new_model_votes_on_its_labelled_items_first(store: Store, world: World) -> None:
     asked: list[int] = []
     model = by_id(world, KNOWN, "new", ask(world, "new", asked))
-    plan = store.plan(model, budget="50%")
+    plan = store.plan(registered(store, model), budget="50%")
     assert plan.rows.tolist() == KNOWN
     assert "must first vote on its 16 labelled items" in str(plan)
     assert store.planned_items(plan)["number"].to_pylist() == KNOWN
@@ -254,10 +254,10 @@ def test_stopped_at_any_batch_it_goes_on(tmp_path: Path, world: World, stop: int
 
     tired = by_id(world, KNOWN, "new", world.model("new", tiring).predict)
     with pytest.raises(KeyboardInterrupt):
-        store.update(tired, budget="50%", batch=4)
+        store.update(tired, budget="50%", evaluation=Evaluation(batch=4))
     assert len(store.status()["unfinished"]) == 1
     model = by_id(world, KNOWN, "new", ask(world, "new", asked))
-    store.update(model, budget="50%", batch=4)
+    store.update(model, budget="50%", evaluation=Evaluation(batch=4))
     assert len(asked) == len(set(asked))
     assert contents(store)["rows"] == contents(whole)["rows"]
     assert contents(store)["labels"] == contents(whole)["labels"]
@@ -268,7 +268,7 @@ def test_stopped_at_any_batch_it_goes_on(tmp_path: Path, world: World, stop: int
 def test_what_a_killed_process_left_behind_is_dropped(store: Store, world: World) -> None:
     """Killed after the model was registered, before its run was dropped."""
     model = by_id(world, KNOWN, "new", ask(world, "new", []))
-    plan = store.plan(model)
+    plan = store.plan(registered(store, model))
     context = Context(open_files(store.path))
     left = context.files
     store.update(model, plan=plan.id)
@@ -281,7 +281,7 @@ def test_what_a_killed_process_left_behind_is_dropped(store: Store, world: World
 def test_the_labelled_plan_may_be_carried_out_alone(store: Store, world: World) -> None:
     asked: list[int] = []
     model = by_id(world, KNOWN, "new", ask(world, "new", asked))
-    plan = store.plan(model)
+    plan = store.plan(registered(store, model))
     report = store.update(model, plan=plan.id)
     assert report.step is None
     assert "new is registered: right on" in str(report)
@@ -291,7 +291,9 @@ def test_the_labelled_plan_may_be_carried_out_alone(store: Store, world: World) 
 
 def test_votes_from_a_file_with_everything(store: Store, world: World) -> None:
     store.register(by_id(world, KNOWN, "new"))
-    report = store.update("new", budget="50%", votes=world.votes_table("new"), strict=True)
+    report = store.update(
+        "new", budget="50%", votes=VoteFile(world.votes_table("new"), strict=True)
+    )
     assert report.evaluations == 30
     assert store.check() == []
 
@@ -393,7 +395,7 @@ def test_integer_ids_keep_their_type(tmp_path: Path) -> None:
         labelled=tmp_path / "truth.csv",
         predict=lambda batch: [number > 4 for number in batch["id"].to_pylist()],
     )
-    assert store.plan(model).rows.tolist() == [1, 3, 7]
+    assert store.plan(registered(store, model)).rows.tolist() == [1, 3, 7]
     report = store.update(model)
     assert report.evaluations == 10
     assert "right on 66.7 % of 3 labelled items" in report.note
@@ -418,7 +420,7 @@ def test_a_registration_that_was_cut_short_counts_once(
     store: Store, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Labelled rows are written first: another try, or another process, writes them again."""
-    commit, calls = registering._commit, []
+    commit, calls = register._commit, []
 
     def losing(*given: Any) -> None:
         calls.append(given)
@@ -426,7 +428,7 @@ def test_a_registration_that_was_cut_short_counts_once(
             raise CommitConflict("somebody else registered a model")
         commit(*given)
 
-    monkeypatch.setattr(registering, "_commit", losing)
+    monkeypatch.setattr(register, "_commit", losing)
     model = by_id(world, KNOWN, "new", ask(world, "new", []))
     store.register(model)
     assert store.plan("new").rows.tolist() == KNOWN
@@ -463,7 +465,9 @@ def test_a_model_that_fails_on_a_labelled_item(store: Store, world: World) -> No
     report = store.update(by_id(world, KNOWN, "new", failing), budget=2)
     assert "of 15 labelled items" in report.note
     with pytest.raises(StoreError, match="failed on 1 item, more than 0"):
-        store.update(by_id(world, KNOWN, "mid", failing), budget=2, max_errors=0)
+        store.update(
+            by_id(world, KNOWN, "mid", failing), budget=2, evaluation=Evaluation(max_errors=0)
+        )
     assert store.plan("mid").rows.tolist() == KNOWN  # nothing is lost, nothing is known
     assert store.check() == []
 
@@ -556,6 +560,12 @@ def test_a_table_of_integer_classes_goes_by_name(tmp_path: Path) -> None:
         (np.zeros((4, 4)), "must hold counts"),
         (-np.eye(4), "must hold counts"),
         (np.full((4, 4), np.nan), "must hold counts"),
+        (np.full((4, 4), np.inf), "must hold counts"),
+        (np.full((4, 4), 1e308), "at most 9,007,199,254,740,991 in all"),
+        (np.eye(4) * 2**53, "at most 9,007,199,254,740,991 in all"),
+        (np.eye(4, dtype=np.int64) * 2**62, "at most 9,007,199,254,740,991 in all"),
+        (np.full((4, 4), 2**63, dtype=np.uint64), "at most 9,007,199,254,740,991 in all"),
+        (np.eye(4) * 10 + 0.5, "must hold counts"),
         ([["a"] * 4] * 4, "must hold numbers"),
         ([[1, 2], [3]], "is no array"),
         ("nothing.csv", "There is no file"),
@@ -620,7 +630,7 @@ def test_a_rehearsal_says_why_it_cannot_be(store: Store, world: World) -> None:
         Model("few", labelled=world.labelled_table("new").slice(0, 19)),
         Model("bare", labelled=world.labelled_table("new").drop_columns(["id"])),
     ):
-        plan = store.plan(model)
+        plan = store.plan(registered(store, model))
         assert plan.rehearsed is None
         assert "no rehearsal: its models have too few labelled items in common" in str(plan)
         assert "or a stated confusion" in str(plan)
@@ -630,7 +640,7 @@ def test_a_rehearsal_on_votes_that_are_mostly_missing(store: Store, world: World
     """A vote in one half of the labelled items says nothing about the other."""
     votes = [*world.labelled["new"][:1], *[None] * 79]
     labelled = world.labelled_table("new").set_column(2, "vote", pa.array(votes))
-    assert store.plan(Model("new", labelled=labelled)).rehearsed is None
+    assert store.plan(registered(store, Model("new", labelled=labelled))).rehearsed is None
 
 
 # How well that is founded
@@ -742,9 +752,11 @@ def _loading() -> None:
 def test_a_class_is_made_once_an_update(store: Store, world: World, given: Any) -> None:
     model = by_id(world, KNOWN, "new", given)
     store.register(model)
-    store.plan(model)
+    store.plan(registered(store, model))
     assert Loading.made == 0
-    store.update(model, budget="50%", batch=7)  # labelled items, then planned ones
+    store.update(
+        model, budget="50%", evaluation=Evaluation(batch=7)
+    )  # labelled items, then planned ones
     assert Loading.made == 1
     assert Loading.batches[:3] == [7, 7, 2]
     assert max(Loading.batches) == 7
@@ -769,7 +781,7 @@ def test_a_model_that_cannot_be_loaded_stops_at_once(store: Store, world: World)
     for broken, message in ((Broken, "cannot be loaded: OSError"), (Mute, "is not callable")):
         model = Model("new", labelled=world.labelled_table("new"), predict=broken)  # type: ignore[arg-type]
         with pytest.raises(Unavailable, match=message):
-            store.update(model, budget="50%", batch=5)
+            store.update(model, budget="50%", evaluation=Evaluation(batch=5))
     assert made == [1]
     assert contents(store) == before
     assert store.status()["unfinished"] == []
@@ -786,8 +798,8 @@ def test_a_model_that_is_lost_half_way_keeps_its_votes(store: Store, world: Worl
         asked.extend(numbers)
 
     with pytest.raises(Unavailable, match="gone"):
-        store.update(world.model("new", leaving), budget="50%", batch=5)
-    store.update(world.model("new", asked.extend), budget="50%", batch=5)
+        store.update(world.model("new", leaving), budget="50%", evaluation=Evaluation(batch=5))
+    store.update(world.model("new", asked.extend), budget="50%", evaluation=Evaluation(batch=5))
     assert len(asked) == len(set(asked)) == 30
 
 
@@ -807,7 +819,9 @@ def test_votes_in_every_form(store: Store, world: World, form: str) -> None:
         }[form]
 
     store.update(
-        Model("new", labelled=world.labelled_table("new"), predict=predict), budget="50%", batch=11
+        Model("new", labelled=world.labelled_table("new"), predict=predict),
+        budget="50%",
+        evaluation=Evaluation(batch=11),
     )
     rows = [row for row in contents(store)["rows"] if row["step"] == 1]
     assert [NAMES[row["vote"]] for row in rows] == [world.votes["new"][row["row"]] for row in rows]
@@ -829,7 +843,7 @@ class Ordered:
 
 def test_a_model_that_names_its_own_classes(store: Store, world: World) -> None:
     model = by_id(world, KNOWN, "new", Ordered)
-    store.update(model, budget="50%", batch=5)
+    store.update(model, budget="50%", evaluation=Evaluation(batch=5))
     expected = counted(world.truth[KNOWN], world.votes["new"][KNOWN])
     np.testing.assert_allclose(fit_of(store, "new"), expected, rtol=1e-15)
     rows = [row for row in contents(store)["rows"] if row["step"] == 1]
@@ -860,7 +874,7 @@ def test_answers_that_are_none(store: Store, world: World) -> None:
     for at, (answer, message) in enumerate(ANSWERS):
         model = model_of(f"new {at}", answer)
         with pytest.raises(StoreError, match=message):
-            store.update(model, budget=6, max_errors=2)
+            store.update(model, budget=6, evaluation=Evaluation(max_errors=2))
     assert len(store.log()) == 1
     assert store.check() == []
 
@@ -958,8 +972,8 @@ def test_labelled_ids_may_join_later(store: Store, world: World) -> None:
     assert "is registered" in store.update("new", plan=plan, votes=world.votes_table("new")).note
 
 
-def test_a_key_in_a_url_is_not_told(store: Store) -> None:
-    secret = "https://example.org/predict?key=SECRET,column=number"
+def test_a_query_of_a_url_is_not_told(store: Store) -> None:
+    secret = "https://example.org/predict?user=SECRET,column=number"
     told = store.register(Model("served", accuracy=0.9, predict=secret))
     assert told.source == "https://example.org/predict"
     assert "SECRET" not in f"{told} {told.to_dict()} {store.register(Model('served', cost=1.0))}"

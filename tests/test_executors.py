@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from posterity import Store
+from posterity import Evaluation, Store
+from posterity.engine.executors import LOCAL, Executor, Replicas, open_executor
 from posterity.errors import InvalidParameter, MissingExtra, UnknownName
-from posterity.executors import LOCAL, Executor, Replicas, open_executor
 from tests.executor_suite import ExecutorSuite, Travelling
 from tests.stores import NAMES, World, small_store
 
@@ -42,10 +42,10 @@ def test_replicas_are_for_clusters(tmp_path: Path) -> None:
     world = World()
     store = small_store(tmp_path / "store", world)
     with pytest.raises(InvalidParameter, match="has one replica") as caught:
-        store.update(world.model("mid"), replicas="2,gpus=1")
+        store.update(world.model("mid"), evaluation=Evaluation(replicas="2,gpus=1"))
     assert "executor='ray'" in str(caught.value)
     with pytest.raises(InvalidParameter, match="replicas"):  # also where no model is asked
-        store.update(world.model("old"), replicas="2,gpus=x")
+        store.update(world.model("old"), evaluation=Evaluation(replicas="2,gpus=x"))
 
 
 @pytest.mark.parametrize("given", ["0", "x", "2,gpus=-1", "2,cpus=nan", "2,memory=lots", "2,3"])
@@ -82,7 +82,7 @@ def test_what_comes_back_is_small(tmp_path: Path) -> None:
 
 
 def test_without_ray_the_name_gives_the_install_line() -> None:
-    told = _python("import posterity.executors as e; e.open_executor('ray')", hide="ray")
+    told = _python("from posterity import executors; executors.open_executor('ray')", hide="ray")
     assert "posterity[ray]" in told.stderr
     assert "MissingExtra" in told.stderr
     assert issubclass(MissingExtra, ImportError)
@@ -90,7 +90,7 @@ def test_without_ray_the_name_gives_the_install_line() -> None:
 
 def test_nothing_needs_ray_but_its_executor(tmp_path: Path) -> None:
     code = (
-        "import sys, posterity, posterity.cli, posterity.executors\n"
+        "import sys, posterity, posterity.cli, posterity.engine.executors\n"
         f"store = posterity.Store.create({str(tmp_path / 'store')!r}, classes=['a', 'b'])\n"
         "store.add({'id': ['1', '2']})\n"
         "model = posterity.Model('m', accuracy=0.9, predict=lambda batch: ['a', 'b'])\n"

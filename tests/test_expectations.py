@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import expectations
-from posterity.expectations import Checked, Estimate, Sums
+from posterity.validation import expectation
+from posterity.validation.expectation import Checked, Estimate, Sums
 
 DRAWS = 400
 
@@ -41,15 +41,15 @@ def test_an_interval_is_around_its_value(
     held = Sums.of([p for _, p in target])
     checked = Checked.of(*map(list, zip(*known, strict=True)))
     for found, most in (
-        (expectations.accuracy(held, checked), 1.0),
-        (expectations.flips(held, [(checked, checked)]), np.inf),
-        (expectations.forecast(checked.right, 3, labelled=70, items=500), np.inf),
+        (expectation.accuracy(held, checked), 1.0),
+        (expectation.flips(held, [(checked, checked)]), np.inf),
+        (expectation.forecast(checked.right, 3, labelled=70, items=500), np.inf),
     ):
         assert found is not None
         assert found.low is not None
         assert found.high is not None
         assert found.low <= found.value <= found.high <= most
-    accuracy = expectations.accuracy(held, checked)
+    accuracy = expectation.accuracy(held, checked)
     assert accuracy is not None
     assert accuracy.value == pytest.approx(
         min(1.0, max(0.0, held.belief / held.items + checked.missed))
@@ -58,9 +58,9 @@ def test_an_interval_is_around_its_value(
 
 def test_without_labelled_items_nothing_is_promised() -> None:
     held = Sums.of([0.5, 0.9])
-    assert expectations.accuracy(held) == Estimate(0.7)
-    assert expectations.flips(held) == Estimate(1.4)
-    assert expectations.accuracy(Sums()) is None
+    assert expectation.accuracy(held) == Estimate(0.7)
+    assert expectation.flips(held) == Estimate(1.4)
+    assert expectation.accuracy(Sums()) is None
 
 
 def covered(draw: Callable[[np.random.Generator], tuple[Estimate | None, float]]) -> float:
@@ -85,7 +85,7 @@ def test_accuracy_lies_in_its_interval(labelled: int, items: int, bias: float) -
         right = [rng.random(len(each)) < each for each in chances]
         believed = [np.clip(each + bias, 0, 1) for each in chances]
         checked = Checked.of(right[0], believed[0])
-        return expectations.accuracy(Sums.of(believed[1]), checked), right[1].mean()
+        return expectation.accuracy(Sums.of(believed[1]), checked), right[1].mean()
 
     assert 0.85 <= covered(draw) <= 0.96
 
@@ -105,7 +105,7 @@ def test_flips_lie_in_their_interval(ratio: float) -> None:
             first, second = (Checked.of(*believed(150, factor)) for _ in range(2))
             steps.append((first, second))
         right, belief = believed(400, factor)
-        return expectations.flips(Sums.of(belief), steps), right.sum()
+        return expectation.flips(Sums.of(belief), steps), right.sum()
 
     assert 0.84 <= covered(draw) <= 0.98
 
@@ -114,15 +114,15 @@ def test_few_flips_leave_beliefs_as_they_are() -> None:
     none = Checked()
     one = Checked.of([False], [0.9])
     held = Sums.of([0.9] * 100)
-    assert expectations.flips(held, [(none, none)]).value == pytest.approx(90)
-    assert 75 < expectations.flips(held, [(none, none), (one, none)]).value < 90
+    assert expectation.flips(held, [(none, none)]).value == pytest.approx(90)
+    assert 75 < expectation.flips(held, [(none, none), (one, none)]).value < 90
 
 
 @pytest.mark.parametrize(("labelled", "items"), [(300, 3000), (5000, 5000), (4000, 500)])
 def test_net_corrections_lie_in_their_interval(labelled: int, items: int) -> None:
     def draw(rng: np.random.Generator) -> tuple[Estimate, float]:
         fixed, broken, _ = rng.multinomial(labelled, [0.04, 0.01, 0.95])
-        found = expectations.forecast(fixed, broken, labelled=labelled, items=items)
+        found = expectation.forecast(fixed, broken, labelled=labelled, items=items)
         truly = rng.multinomial(items, [0.04, 0.01, 0.95])
         return found, truly[0] - truly[1]
 
@@ -130,12 +130,12 @@ def test_net_corrections_lie_in_their_interval(labelled: int, items: int) -> Non
 
 
 def test_halves_that_differ_widen_a_forecast() -> None:
-    alike = expectations.dispersion([(30, 31, 80), (28, 25, 70)])
-    apart = expectations.dispersion([(60, 5, 80), (10, 50, 70)])
+    alike = expectation.dispersion([(30, 31, 80), (28, 25, 70)])
+    apart = expectation.dispersion([(60, 5, 80), (10, 50, 70)])
     assert alike == 1
     assert apart > 10
     told = [
-        expectations.forecast(60, 5, labelled=100, items=1000, dispersion=each)
+        expectation.forecast(60, 5, labelled=100, items=1000, dispersion=each)
         for each in (alike, apart)
     ]
     assert told[0].value == told[1].value == pytest.approx(550)

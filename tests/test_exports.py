@@ -15,12 +15,14 @@ from click.testing import CliRunner
 
 from posterity import Store
 from posterity.cli import cli
-from posterity.engine import publishing, reading
-from posterity.engine.context import Context
-from posterity.engine.history import ShardHistory
-from posterity.errors import InvalidParameter
-from posterity.tables.exports import write_stream
-from posterity.tables.files import open_files
+from posterity.engine.inspect import queries
+from posterity.engine.ledger import publish
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.history import ShardHistory
+from posterity.engine.ledger.publish import refuse_used
+from posterity.errors import InvalidParameter, StoreError
+from posterity.storage.files import open_files
+from posterity.storage.output import write_stream
 from tests.stores import World, small_store
 
 SUFFIXES = [".parquet", ".csv", ".jsonl"]
@@ -145,9 +147,9 @@ def test_one_shard_is_read_at_a_time(
         done.append((at, of))
 
     tables = {
-        "labels": lambda: publishing.each_labels(context, progress),
-        "changes": lambda: reading.each_change(context, 0, progress),
-        "flips": lambda: reading.each_flip(context, 1, progress),
+        "labels": lambda: publish.each_labels(context, progress),
+        "changes": lambda: queries.each_change(context, 0, progress),
+        "flips": lambda: queries.each_flip(context, 1, progress),
     }[what]()
     for shard, table in enumerate(tables):
         assert seen == list(range(shard + 1))
@@ -159,7 +161,7 @@ def test_one_shard_is_read_at_a_time(
 def test_no_table_outlives_its_writing(store: Store, tmp_path: Path) -> None:
     """What is shown of an export does not hold on to the shards it came from."""
     alive: list[int] = []
-    labels_of = publishing.labels_of
+    labels_of = publish.labels_of
 
     def watched(context: Context, *shard: int) -> pa.Table:
         alive.append(pa.total_allocated_bytes())
@@ -167,9 +169,29 @@ def test_no_table_outlives_its_writing(store: Store, tmp_path: Path) -> None:
         return wide.set_column(0, "id", pa.array(["x" * 2**14] * wide.num_rows))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publishing, "labels_of", watched)
+        patch.setattr(publish, "labels_of", watched)
         out = str(tmp_path / "out.jsonl")
         told = CliRunner().invoke(cli, ["labels", store.path, "--out", out])
     assert told.exit_code == 0, told.output
     # The last table may still be there when the next is made; those before it are not.
     assert alive[2] - alive[0] < 1.5 * 25 * 2**14
+
+
+def test_a_folder_that_is_a_whole_disk_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = 0
+
+    def endless(self: Path, _: str) -> Iterator[Path]:
+        nonlocal looked
+        while True:
+            looked += 1
+            yield self / "file"
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(Path, "rglob", endless)
+    with pytest.raises(StoreError, match="not empty"):
+        Store.create(tmp_path, classes=["a", "b"])
+    with pytest.raises(InvalidParameter, match="an empty folder"):
+        refuse_used(open_files(tmp_path))
+    assert looked <= 20_001  # so many files of each of the two

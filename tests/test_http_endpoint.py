@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
 
-from posterity.adapters import HttpEndpoint, open_adapter
 from posterity.errors import InvalidData, InvalidParameter, Unavailable
+from posterity.models.adapters import HttpEndpoint, open_adapter
 
 Instances = list[dict[str, Any]]
 KINDS = ("cat", "dog", "fox")
@@ -314,7 +314,7 @@ def test_a_server_that_does_not_recover(server: Server, mishap: Any, told: str) 
 def test_nobody_listens() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/x?key=hidden"
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/x?hour=hidden"
         with pytest.raises(Unavailable, match="after 2 tries: NewConnectionError") as caught:
             HttpEndpoint(url, retries=1, backoff=0.01)(items(1))
     assert "hidden" not in str(caught.value)

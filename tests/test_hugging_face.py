@@ -13,8 +13,8 @@ import transformers
 from numpy.testing import assert_allclose
 from PIL import Image
 
-from posterity.adapters import HuggingFace, open_adapter
 from posterity.errors import InvalidData, InvalidParameter, Unavailable
+from posterity.models.adapters import HuggingFace, open_adapter
 
 WORDS = ["a cat", "the dog on the mat", "fox", "a fox on a cat", "dog", "mat " * 100]
 LABELS = {0: "fox", 1: "cat", 2: "dog"}

@@ -14,18 +14,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posterity import Store
-from posterity._kernels.hashing import hash_texts
-from posterity._wording import counted
-from posterity.engine import distinct, idspools, itemfiles, itemwriting, lookups
-from posterity.engine.context import Context
-from posterity.engine.distinct import Distinct, hashes_of
-from posterity.engine.idspools import IdDigest, IdSpool
-from posterity.engine.items import rows_or_none
-from posterity.engine.lookups import Lookup
+from posterity._text import counted
+from posterity.engine.items import item_files, unique_ids
+from posterity.engine.items import lookup as items_lookup
+from posterity.engine.items.add import rows_or_none
+from posterity.engine.items.lookup import Lookup
+from posterity.engine.items.unique_ids import Distinct, hashes_of
+from posterity.engine.ledger import item_groups as ledger_ids
+from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData, StoreError
-from posterity.tables import delta, pieces
-from posterity.tables.files import open_files
-from posterity.tables.pieces import Piece
+from posterity.method.kernels.vote_value import hash_texts
+from posterity.storage import input_files, row_groups, spool
+from posterity.storage.files import open_files
+from posterity.storage.input_files import Piece
+from posterity.storage.spool import IdDigest, IdSpool
 from tests import naive
 
 CLASSES = ["a", "b"]
@@ -39,7 +41,7 @@ def name(number: int, kind: str) -> Any:
 def store_of(path: Path, ids: list[Any], *, shard_rows: int = 16, file_rows: int = 5) -> Store:
     store = Store.create(path, classes=CLASSES, shard_rows=shard_rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(itemwriting, "FILE_ROWS", file_rows)
+        patch.setattr(item_files, "FILE_ROWS", file_rows)
         store.add({"id": ids})
     return store
 
@@ -52,13 +54,13 @@ def context_of(store: Store) -> Context:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The row groups that are read."""
     seen: list[str] = []
-    whole = itemfiles.Group._read
+    whole = ledger_ids.Group._read
 
-    def counting(self: itemfiles.Group, columns: list[str]) -> pa.Table:
+    def counting(self: ledger_ids.Group, columns: list[str]) -> pa.Table:
         seen.append(f"{self.file.path}:{self.number}")
         return whole(self, columns)
 
-    monkeypatch.setattr(itemfiles.Group, "_read", counting)
+    monkeypatch.setattr(ledger_ids.Group, "_read", counting)
     return seen
 
 
@@ -71,7 +73,7 @@ def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     kind = request.param
     numbers = np.random.default_rng(0).permutation(60).tolist()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delta, "ROW_GROUP", 3)
+        patch.setattr(row_groups, "ROW_GROUP", 3)
         store = store_of(
             tmp_path_factory.mktemp("ids") / kind, [name(at, kind) for at in numbers[:40]]
         )
@@ -107,9 +109,9 @@ def test_the_rows_of_ids(
     order = np.random.default_rng(0).permutation(60).tolist()
     batches = batches + [[*order[start : start + count], other] for start, count, other in runs]
     batches += [order[start : start + count] for start, count, _ in runs]
-    monkeypatch.setattr(lookups, "MANY", many)
-    monkeypatch.setattr(lookups, "SLICE", size)
-    monkeypatch.setattr(lookups, "FEW", few)
+    monkeypatch.setattr(items_lookup, "MANY", many)
+    monkeypatch.setattr(items_lookup, "SLICE", size)
+    monkeypatch.setattr(items_lookup, "FEW", few)
     lookup = Lookup(context_of(store))
     arrow = pa.int64() if kind == "number" else pa.string()
     for batch in batches:
@@ -138,7 +140,7 @@ def test_the_ids_of_rows(rows: list[int], stored: Any) -> None:
 def test_ids_in_the_order_of_the_store_read_it_once(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookups, "SLICE", 50)
+    monkeypatch.setattr(items_lookup, "SLICE", 50)
     numbers = np.random.default_rng(1).permutation(1000).tolist()
     ids = [name(at, "text") for at in numbers]
     context = context_of(store_of(tmp_path / "s", ids, shard_rows=400, file_rows=100))
@@ -160,14 +162,14 @@ def test_no_more_than_two_row_groups_are_held(tmp_path: Path) -> None:
     lookup = Lookup(context)
     for start in (0, 50, 20, 90):
         lookup.rows(pa.chunked_array([list(range(start, start + 10))]))
-        assert len(lookup._held) <= lookups.HELD
+        assert len(lookup._held) <= items_lookup.HELD
 
 
 @pytest.mark.parametrize("few", [0, 2**16])
 def test_files_that_cannot_hold_an_id_are_not_read(
     few: int, tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookups, "FEW", few)
+    monkeypatch.setattr(items_lookup, "FEW", few)
     store = store_of(tmp_path / "s", list(range(0, 2000, 2)), shard_rows=400, file_rows=100)
     context = context_of(store)
     for wanted, count in (([1802], 1), ([1801], 1), ([-1], 0), ([5000], 0), ([1802, 1804], 1)):
@@ -202,10 +204,10 @@ def spool_of(parts: list[list[Any]], folder: Path, kind: pa.DataType) -> IdSpool
 
 def small_parts(patch: pytest.MonkeyPatch) -> None:
     """Everything that is done for many ids is done for a few."""
-    patch.setattr(idspools, "HELD", 3)
-    patch.setattr(distinct, "SMALL", 0)
-    patch.setattr(distinct, "PART", 4)
-    patch.setattr(distinct, "LISTED", 2)
+    patch.setattr(spool, "HELD", 3)
+    patch.setattr(unique_ids, "SMALL", 0)
+    patch.setattr(unique_ids, "PART", 4)
+    patch.setattr(unique_ids, "LISTED", 2)
 
 
 @given(
@@ -230,7 +232,7 @@ def test_repeated_ids(
         if many:
             small_parts(patch)
         if collide:
-            patch.setattr(distinct, "hashes_of", colliding)
+            patch.setattr(unique_ids, "hashes_of", colliding)
         folder = tmp_path_factory.mktemp("repeated")
         arrow = pa.int64() if kind == "number" else pa.string()
         ids = spool_of(named, folder, arrow)
@@ -278,7 +280,7 @@ def test_ids_the_store_has(
         if many:
             small_parts(patch)
         if collide:
-            patch.setattr(distinct, "hashes_of", colliding)
+            patch.setattr(unique_ids, "hashes_of", colliding)
         ids = spool_of([named], folder, pa.int64() if kind == "number" else pa.string())
         held = Distinct(ids, folder)
         held.refuse_repeated()
@@ -319,7 +321,7 @@ def test_the_hash_of_texts(texts: list[str], seed: int, skip: int) -> None:
 
 
 def test_the_place_of_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idspools, "HELD", 4)
+    monkeypatch.setattr(spool, "HELD", 4)
     ids = spool_of([[1, 2], [3], [], [4, 5, 6], [7]], tmp_path, pa.int64())
     assert ids.whole().to_pylist() == [1, 2, 3, 4, 5, 6, 7]
     assert ids.where(4) == "row 1 of 'file 3'"
@@ -345,7 +347,7 @@ def test_ids_are_named_by_what_they_are(ids: list[Any], cuts: list[int]) -> None
 
 
 def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idspools, "HELD", 0)
+    monkeypatch.setattr(spool, "HELD", 0)
     ids = IdSpool(tmp_path / "nowhere")
     with pytest.raises(StoreError, match="temporary folder cannot be written") as caught:
         ids.add(Piece("x"), pa.chunked_array([[1]]), numbers=True)
@@ -356,7 +358,7 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_items_from_several_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from posterity.cli.inspecting import write_table
+    from posterity.cli.inspect import write_table
 
     (tmp_path / "parts").mkdir()
     table = pa.table({"key": list(range(30)), "x": [n / 2 for n in range(30)]})
@@ -364,8 +366,8 @@ def test_items_from_several_places(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         write_table(table.slice(10 * at, 10), tmp_path / "parts" / f"{at}.{form}")
     whole = store_of(tmp_path / "whole", list(range(30)))
     expected = whole.labels()
-    monkeypatch.setattr(pieces, "BATCH", 4)
-    monkeypatch.setattr(itemwriting, "FILE_ROWS", 7)
+    monkeypatch.setattr(input_files, "BATCH", 4)
+    monkeypatch.setattr(item_files, "FILE_ROWS", 7)
     sources: list[Callable[[], Any]] = [
         lambda: tmp_path / "parts",
         lambda: str(tmp_path / "parts" / "*"),
@@ -382,6 +384,8 @@ def test_items_from_several_places(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         before = sorted(Path(store.path).rglob("*"))
         with pytest.raises(InvalidData, match=r"10 ids occur more than once: 0.*parts/0.parquet"):
             store.add([tmp_path / "parts", tmp_path / "parts" / "0.parquet"], id="key")
-        with pytest.raises(InvalidData, match="30 ids are in the store already: 0, 1, 2"):
-            store.add(source(), id="key")
+        assert store.add(source(), id="key") == 0  # as they are: done already
+        other = table.slice(0, 3).set_column(1, "x", pa.array([0.0, 0.5, 7.0]))
+        with pytest.raises(InvalidData, match="3 ids are in the store already: 0, 1, 2"):
+            store.add(other, id="key")
         assert sorted(Path(store.path).rglob("*")) == before

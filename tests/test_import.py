@@ -18,13 +18,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from posterity import Model, Store
-from posterity.cli.inspecting import write_table
-from posterity.engine import importing, itemwriting, runs, updating
-from posterity.engine.context import Context
-from posterity.engine.itemwriting import Incoming
-from posterity.engine.planning import DEFAULT_RULE
-from posterity.engine.predictions import Predictions, sources_of
+from posterity import Model, Store, VoteFile
+from posterity.cli.inspect import write_table
+from posterity.engine.evaluation import run_votes
+from posterity.engine.evaluation.plans import DEFAULT_RULE
+from posterity.engine.items import item_files
+from posterity.engine.items.item_files import Incoming
+from posterity.engine.ledger.context import Context
+from posterity.engine.steps import commit_votes, import_predictions
+from posterity.engine.steps.import_file import Predictions, sources_of
 from posterity.errors import (
     CommitConflict,
     InvalidData,
@@ -32,10 +34,11 @@ from posterity.errors import (
     PosterityError,
     StoreError,
 )
-from posterity.tables import failpoints, pieces, streams
-from posterity.tables.files import open_files
+from posterity.storage import failpoints, input_files
+from posterity.storage import stream as storage_stream
+from posterity.storage.files import open_files
 from tests.killing import perform, run_until
-from tests.stores import NAMES, World, contents
+from tests.stores import NAMES, World, contents, registered
 from tests.test_cli import run
 from tests.test_store import Place, place, s3
 
@@ -223,33 +226,6 @@ def test_an_object_store(place: Place, world: World, s3: dict[str, str], tmp_pat
             store.import_predictions(source, {"old": "old"})
 
 
-def test_a_remote_file_is_read_in_ranges(s3: dict[str, str], tmp_path: Path) -> None:
-    """A column of a Parquet file does not cost the whole file."""
-    rng = np.random.default_rng(0)
-    big = pa.table({"id": np.arange(1000), "junk": [rng.bytes(500) for _ in range(1000)]})
-    pq.write_table(big, tmp_path / "big.parquet")
-    remote = open_files("s3://stores", s3)
-    remote.write("ranges/big.parquet", (tmp_path / "big.parquet").read_bytes())
-    file = remote.open("ranges/big.parquet")
-    fetched: list[int] = []
-    fetch = remote._client.get_range  # type: ignore[attr-defined]
-
-    def counting(*given: Any, **options: Any) -> Any:
-        fetched.append(options["length"])
-        return fetch(*given, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remote._client, "get_range", counting)  # type: ignore[attr-defined]
-        assert pq.ParquetFile(file).read(["id"]).equals(big.select(["id"]))
-    assert 0 < sum(fetched) < 100_000
-    assert file.size() > 500_000
-    with pytest.raises(StoreError, match="cannot be read"):
-        remote.open("ranges/nothing.parquet")
-
-
-# What is kept
-
-
 def test_payload(store: Store, world: World, tmp_path: Path) -> None:
     table = predictions(world, "old", "new").rename_columns(
         {"id": "path"} | {name: name for name in ("number", "lang", "old", "new")}
@@ -299,7 +275,9 @@ def test_several_models_equal_one_after_the_other(
         other.register(model)
     for name in names:
         votes = table.select(["id", name]).filter(table[name].is_valid())
-        other.update(name, votes=votes, vote=name, budget="100%", selector="everything", rule=rule)
+        other.update(
+            name, votes=VoteFile(votes, vote=name), budget="100%", selector="everything", rule=rule
+        )
     assert whole(store)["rows"] == whole(other)["rows"]  # labels, beliefs and entropies
     assert store.labels().equals(other.labels())
     assert store.beliefs(top=4).equals(other.beliefs(top=4))
@@ -368,9 +346,9 @@ def test_where_batches_end_does_not_matter(
         write_table(table, source)
     held = []
     for at, (batch, block, rows) in enumerate(((2**17, 2**24, 2**20), (7, 400, 4), (25, 900, 25))):
-        monkeypatch.setattr(pieces, "BATCH", batch)
-        monkeypatch.setattr(pieces, "CSV_BLOCK", block)
-        monkeypatch.setattr(itemwriting, "FILE_ROWS", rows)
+        monkeypatch.setattr(input_files, "BATCH", batch)
+        monkeypatch.setattr(input_files, "CSV_BLOCK", block)
+        monkeypatch.setattr(item_files, "FILE_ROWS", rows)
         store = Store.create(tmp_path / f"{at}", classes=NAMES, shard_rows=25)
         store.import_predictions(source, {"old": OLD, "new": NEW}, rule="max-belief")
         assert store.check() == []
@@ -470,9 +448,9 @@ def test_somebody_else_commits_at_the_same_time(
         if next(meddling) == 0:
             votes = {"id": ["item-1"], "vote": ["cat"]}
             Store(store.path).update("new", votes=votes, budget="100%")
-        return updating.commit_votes(context, *given, **options)
+        return commit_votes.commit_votes(context, *given, **options)
 
-    monkeypatch.setattr(importing, "commit_votes", meddled)
+    monkeypatch.setattr(import_predictions, "commit_votes", meddled)
     store.import_predictions(table.slice(30), {"old": "old"})
     assert [header.model for header in store.log()] == ["old", "new", "old"]
     assert store.status()["unfinished"] == []
@@ -481,7 +459,7 @@ def test_somebody_else_commits_at_the_same_time(
     def losing(*_: Any, **__: Any) -> Any:
         raise CommitConflict("no")
 
-    monkeypatch.setattr(importing, "commit_votes", losing)
+    monkeypatch.setattr(import_predictions, "commit_votes", losing)
     later = {"id": ["x"], "old": ["cat"], "number": [1], "lang": ["de"]}
     with pytest.raises(CommitConflict, match="same import goes on"):
         store.import_predictions(later, {"old": "old"})
@@ -596,7 +574,7 @@ def test_files_that_cannot_be_read(
 def test_the_batch_of_a_bad_row_is_named(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "BATCH", 10)
+    monkeypatch.setattr(input_files, "BATCH", 10)
     names = ["cat"] * 40
     names[27] = "cow"
     pq.write_table(pa.table({"id": list(range(40)), "pred": names}), tmp_path / "x.parquet")
@@ -718,8 +696,8 @@ def test_a_registered_class_map_holds(store: Store) -> None:
 def test_a_file_that_changes_while_it_is_read(
     change: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "BATCH", 10)
-    monkeypatch.setattr(itemwriting, "FILE_ROWS", 5)
+    monkeypatch.setattr(input_files, "BATCH", 10)
+    monkeypatch.setattr(item_files, "FILE_ROWS", 5)
     file = tmp_path / "x.parquet"
     table = pa.table({"id": [f"i{n}" for n in range(40)], "pred": ["cat"] * 40, "x": range(40)})
     pq.write_table(table, file)
@@ -877,8 +855,8 @@ def test_however_a_table_is_cut(
         start = stop
     many = Store.create(folder / "many", classes=NAMES, shard_rows=4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "BATCH", batch)
-        patch.setattr(itemwriting, "FILE_ROWS", batch + 1)
+        patch.setattr(input_files, "BATCH", batch)
+        patch.setattr(item_files, "FILE_ROWS", batch + 1)
         many.import_predictions(folder / "parts", votes, rule="max-belief")
     assert whole(many) == whole(one)
     assert many.check() == []
@@ -912,8 +890,8 @@ def test_lines_within_a_cell(store: Store, tmp_path: Path) -> None:
     assert other.add(path) == 12_000
 
 
-def test_an_import_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
-    """What names an import by its content stays the same from version to version."""
+def test_what_names_an_import_by_its_content_stays(tmp_path: Path) -> None:
+    """However it is read, and from version to version: one that was begun goes on."""
     texts = pa.table(
         {
             "id": ["x", "", "zwölf", "a b"],
@@ -947,9 +925,9 @@ def test_an_import_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
         for at, (names, soft) in enumerate(forms):
             for batch in (2**17, 3):
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(pieces, "BATCH", batch)
+                    patch.setattr(input_files, "BATCH", batch)
                     sources = sources_of({name: models[name] for name in names}, soft)
-                    stream = streams.Stream(table)
+                    stream = storage_stream.Stream(table)
                     held = Predictions(context, stream, sources, "id", tmp_path)
                 assert held.digest("max-belief") == expected[at]
 
@@ -959,15 +937,15 @@ def test_votes_of_some_shards_are_not_all(
 ) -> None:
     """Cut short while votes are kept shard by shard, the same import keeps the rest."""
     table, votes = predictions(world, "old"), {"old": OLD}
-    keep, kept = runs.Run.keep_votes, list[int]()
+    keep, kept = run_votes.Run.keep_votes, list[int]()
 
-    def failing(self: runs.Run, rows: Any, cast: Any) -> None:
+    def failing(self: run_votes.Run, rows: Any, cast: Any) -> None:
         if len(kept) == 2:
             raise KeyboardInterrupt
         kept.append(len(rows))
         keep(self, rows, cast)
 
-    monkeypatch.setattr(runs.Run, "keep_votes", failing)
+    monkeypatch.setattr(run_votes.Run, "keep_votes", failing)
     with pytest.raises(KeyboardInterrupt):
         store.import_predictions(table, votes)
     monkeypatch.undo()
@@ -991,7 +969,11 @@ def test_nothing_goes_on_as_if_all_was_well(store: Store, world: World) -> None:
             store.update(broken, budget="10%")
         assert store.status()["unfinished"] == []
     assert store.update(world.model("new"), budget="10%").evaluations == 6
-    planned = set(store.planned_items(store.plan(world.model("best"), budget=5)).to_pydict()["id"])
+    planned = set(
+        store.planned_items(
+            store.plan(registered(store, world.model("best")), budget=5)
+        ).to_pydict()["id"]
+    )
     votes = world.votes_table("best")
     others = votes.filter(pa.array([name not in planned for name in votes["id"].to_pylist()]))
     with pytest.raises(InvalidData, match="None of the 55 votes in the file is on a planned item"):
@@ -1012,7 +994,7 @@ def test_two_processes_at_the_same_import_keep_the_order(
 ) -> None:
     """The other one makes the same steps just before ours, and tidies the votes away."""
     table, votes = predictions(world, "old", "new"), {"old": OLD, "new": NEW}
-    commit, others = updating.commit_votes, list[bool]()
+    commit, others = commit_votes.commit_votes, list[bool]()
 
     def late(*arguments: Any, **options: Any) -> Any:
         if not others:
@@ -1020,7 +1002,7 @@ def test_two_processes_at_the_same_import_keep_the_order(
             Store(store.path, store.options).import_predictions(table, votes)
         return commit(*arguments, **options)
 
-    monkeypatch.setattr(importing, "commit_votes", late)
+    monkeypatch.setattr(import_predictions, "commit_votes", late)
     store.import_predictions(table, votes)
     assert [header.model for header in store.log()] == ["old", "new"]
     assert store.check() == []
@@ -1030,7 +1012,7 @@ def test_a_payload_that_changes_its_type_on_the_way(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """JSON has no types of its own: what is nothing at first may be a text later."""
-    monkeypatch.setattr(pieces, "CSV_BLOCK", 2**10)
+    monkeypatch.setattr(input_files, "CSV_BLOCK", 2**10)
     rows = [{"id": f"i{n}", "pred": "cat", "x": "late" if n > 300 else None} for n in range(400)]
     path = tmp_path / "preds.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in rows))

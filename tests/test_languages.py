@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from posterity.classes import Classes, ClassMap
+from posterity.cli.demo import detectors, texts
+from posterity.cli.demo.detectors import LOADERS, UNKNOWN, Detector, available, to_class
+from posterity.cli.demo.texts import CLASSES, LANGUAGES, OTHER, Texts, clean, read_texts
 from posterity.errors import MissingExtra, UnknownName
-from posterity.languages import detectors, texts
-from posterity.languages.detectors import LOADERS, UNKNOWN, Detector, available, to_class
-from posterity.languages.texts import CLASSES, LANGUAGES, OTHER, Texts, clean, read_texts
+from posterity.method.data.classes import Classes, ClassMap
 
 SENTENCES = {
     "de": "Bitte geben Sie Ihren Benutzernamen und Ihr Kennwort ein, um sich anzumelden.",

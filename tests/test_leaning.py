@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from posterity import Model, Store, fitting, priors, replay
-from posterity._arrays import Codes, Floats
-from posterity.dependence import PLAIN_CALIBRATOR, Dependence
-from posterity.dependent import DependentBeliefs
-from posterity.engine.context import Context
-from posterity.engine.registering import labelled_rows
+from posterity import Model, Store, priors, replay
+from posterity.engine.labelled.labelled_votes import labelled_rows
+from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData
-from posterity.products import Votes
-from posterity.rehearsal import Fits, Readings
+from posterity.method.beliefs import fit as beliefs_fit
+from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
+from posterity.method.beliefs.dependent_state import DependentBeliefs
+from posterity.method.data.arrays import Codes, Floats
+from posterity.method.data.votes import SoftVotes, VoteTable
 from posterity.replay import Recording
-from posterity.tables.files import open_files
-from posterity.votes import SoftVotes
+from posterity.storage.files import open_files
+from posterity.validation.rehearsal import Fits, SoftReadings
 from tests.conftest import real_recording
 from tests.problems import synthetic_recording
 from tests.stores import NAMES, World
@@ -55,7 +55,7 @@ def recording() -> Recording:
 
 def learnt(recording: Recording) -> tuple[Fits, list[SoftVotes]]:
     softs = [recording.soft_votes(at) for at in range(len(recording.models))]
-    readings = [Readings.of(soft, recording.truth, 5) for soft in softs]
+    readings = [SoftReadings.of(soft, recording.truth, 5) for soft in softs]
     votes = np.ascontiguousarray(recording.votes.T)
     return Fits.of(votes, recording.truth, priors.uniform(5), readings), softs
 
@@ -65,7 +65,7 @@ def test_halves_are_read_as_the_other_half_says(recording: Recording) -> None:
     half = np.arange(len(recording)) % 2
     for side in (0, 1):
         few = recording.take(np.flatnonzero(half != side))
-        alone = Readings.of(few.soft_votes(2), few.truth, 5).whole
+        alone = SoftReadings.of(few.soft_votes(2), few.truth, 5).whole
         known = fits.halves[side].temperatures[2]
         assert known is not None
         assert alone is not None
@@ -87,7 +87,7 @@ def test_votes_folded_one_after_the_other_are_those_folded_at_once(recording: Re
     places[::2] = np.arange(400 * 4).reshape(4, 400).T
     kept = np.concatenate([soft.codes[::2] for soft in softs])
     weights = np.concatenate([soft.weights[::2] for soft in softs])
-    votes = Votes(hard, places, kept, weights)
+    votes = VoteTable(hard, places, kept, weights)
     whole = DependentBeliefs.from_votes(fit, votes, range(4))
     np.testing.assert_array_equal(beliefs.probabilities(), whole.probabilities())
     np.testing.assert_array_equal(
@@ -111,7 +111,7 @@ def test_what_tells_the_truth_gets_a_weight_and_hard_votes_give_none(recording: 
             (fit, votes[np.flatnonzero(half == side)], recording.truth[half == side])
             for side, fit in enumerate(fits.halves)
         ]
-        found.append(fitting.calibrate(parts, range(4), start))
+        found.append(beliefs_fit.calibrate(parts, range(4), start))
     assert found[0][7] > 0.3
     assert found[1][7] == 0
 
@@ -133,7 +133,7 @@ def test_parameters_and_back(recording: Recording) -> None:
 def test_classes_nobody_knows_are_refused(recording: Recording) -> None:
     fits, _ = learnt(recording)
     places = np.zeros((1, 4), dtype=np.int64)
-    strange = Votes(
+    strange = VoteTable(
         np.zeros((1, 4), dtype=np.int32), places, np.array([[5]], np.int32), np.ones((1, 1))
     )
     with pytest.raises(InvalidData, match="known classes; got 5"):

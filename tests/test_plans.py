@@ -11,13 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from posterity import Model, Store
-from posterity.engine import planfiles, rowsets, surveys
-from posterity.engine.context import Context
-from posterity.engine.planfiles import load_plan, save_plan
+from posterity.engine.evaluation import plans as evaluation_plans
+from posterity.engine.evaluation.plans import load_plan, save_plan
+from posterity.engine.ledger.context import Context
+from posterity.engine.plan import score
 from posterity.errors import StoreError
-from posterity.tables.delta import to_parquet
-from posterity.tables.files import open_files
-from tests.stores import NAMES, World, small_store
+from posterity.method.data import row_sets
+from posterity.storage.delta.table import to_parquet
+from posterity.storage.files import open_files
+from tests.stores import NAMES, World, registered, small_store
 
 
 @pytest.fixture
@@ -60,34 +62,34 @@ def test_shards_and_blocks_do_not_matter(tmp_path: Path, world: World) -> None:
         store.remove(["item-4", "item-44"])
         store.register(world.model("new"))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(surveys, "BLOCK", 5 if size == 25 else 2**20)
+            patch.setattr(score, "BLOCK", 5 if size == 25 else 2**20)
             found.append([store.plan("new", **options).to_dict() for options in asked])  # type: ignore[arg-type]
     assert found[0][0]["evaluations"] == 17
     assert all(plans == found[0] for plans in found)
 
 
 def test_a_plan_is_read_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rowsets, "STRETCH", 16)
-    monkeypatch.setattr(planfiles, "STRETCH", 16)
+    monkeypatch.setattr(row_sets, "STRETCH", 16)
+    monkeypatch.setattr(evaluation_plans, "STRETCH", 16)
     context = opened(store)
     plan = store.plan("new", budget="100%")
     kept = load_plan(context, plan.id)
     assert kept is not None
     assert kept.rows.tolist() == plan.rows.tolist() == list(range(60))
     assert kept.to_dict() == plan.to_dict()
-    path = f"{store.path}/runs/{plan.id}/rows.parquet"
+    path = f"{store.path}/runs/{plan.id}/{evaluation_plans.PLAN_FILE}"
     assert pq.ParquetFile(path).num_row_groups == 4
 
 
-def test_plans_of_an_older_version_are_read(store: Store) -> None:
-    """Their rows are one table, and anybody's compaction may have written them anew."""
-    context = opened(store)
-    plan = store.plan("new", budget="30%")
-    rows = to_parquet(pa.table({"row": plan.rows}))
-    context.files.write(f"runs/{plan.id}/rows.parquet", rows)
-    kept = load_plan(context, plan.id)
+def test_a_purged_plan_is_read_back(store: Store) -> None:
+    """A compaction writes its rows anew, without removed items."""
+    plan = store.plan("new", budget="100%")
+    store.remove(["item-7"])
+    store.compact()
+    kept = load_plan(opened(store), plan.id)
     assert kept is not None
-    assert kept.rows.tolist() == plan.rows.tolist()
+    assert kept.rows.tolist() == [row for row in range(60) if row != 7]
+    assert kept.request == plan.request
 
 
 def test_a_damaged_plan_is_named(store: Store) -> None:
@@ -95,7 +97,7 @@ def test_a_damaged_plan_is_named(store: Store) -> None:
     plan = store.plan("new", budget="30%")
     beyond = to_parquet(pa.table({"row": pa.array([10**6])}))
     for content in (b"nonsense", beyond):
-        context.files.write(f"runs/{plan.id}/rows.parquet", content)
+        context.files.write(f"runs/{plan.id}/{evaluation_plans.PLAN_FILE}", content)
         with pytest.raises(StoreError, match=f"The plan '{plan.id}' is damaged"):
             load_plan(context, plan.id)
     save_plan(context, plan)
@@ -118,6 +120,9 @@ def test_items_whose_votes_were_reverted_compete_with_those_never_voted_on(tmp_p
     store.update(first, budget="100%", where="number < 100")
     store.revert(0)
     plan = store.plan(
-        Model("next", accuracy=0.8, predict=lambda batch: ["class 2"] * batch.num_rows), budget=60
+        registered(
+            store, Model("next", accuracy=0.8, predict=lambda batch: ["class 2"] * batch.num_rows)
+        ),
+        budget=60,
     )
     assert 10 < np.count_nonzero(plan.rows < 100) < 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from importlib.resources import files
 
-from posterity.report import plotting
+from posterity.web.report import plotly
 
 PART = b'var %b=W((a,b)=>{"use strict";b.exports=%b()});'
 MADE = b'var %b=W((a,b)=>{"use strict";var c=d();b.exports={calc:c,moduleType:"trace",name:"%b"}});'
@@ -32,7 +32,7 @@ def _bundle(names: list[bytes]) -> bytes:
 
 
 def test_only_what_is_drawn_is_started() -> None:
-    made = plotting.started(_bundle(NAMES))
+    made = plotly.started(_bundle(NAMES))
     assert made.endswith(b"core.register([x1(),x7()])")
     assert made.startswith(_bundle(NAMES).split(b"core")[0])
 
@@ -47,16 +47,16 @@ def test_a_bundle_that_is_made_otherwise_stays_as_it_is() -> None:
         twice,
         _bundle(NAMES).replace(b"moduleType", b""),
     ):
-        assert plotting.started(other) == other
-        assert plotting.compiled_at_once(other) == other
+        assert plotly.started(other) == other
+        assert plotly.compiled_at_once(other) == other
 
 
 def test_the_installed_one_is_served_with_both_changes() -> None:
     """The version that is pinned has the shape that is looked for; else first visits are slow."""
     installed = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-    small = plotting.started(installed)
+    small = plotly.started(installed)
     assert 0 < len(installed) - len(small) < 1000
-    assert plotting.compiled_at_once(small) == plotting.script() != small
-    assert gzip.decompress(plotting.packed()) == plotting.script()
-    assert len(plotting.packed()) < len(installed) / 3
-    assert plotting.maps_id()
+    assert plotly.compiled_at_once(small) == plotly.script() != small
+    assert gzip.decompress(plotly.packed()) == plotly.script()
+    assert len(plotly.packed()) < len(installed) / 3
+    assert plotly.maps_id()

@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Model, Store, fitting, prevalence, priors
-from posterity._arrays import Codes, Floats
+from posterity import Model, Store, priors
 from posterity.cli import run as command
-from posterity.dependence import Dependence
-from posterity.engine.context import Context
+from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidParameter
-from posterity.products import Votes
+from posterity.method.adapt import class_shares
+from posterity.method.beliefs import fit as beliefs_fit
+from posterity.method.beliefs.dependent import Dependence
+from posterity.method.data.arrays import Codes, Floats
+from posterity.method.data.votes import VoteTable
 from posterity.replay import Recording, run
-from posterity.tables.files import open_files
+from posterity.storage.files import open_files
 from tests.stores import NAMES, World
 
 CLASSES = 8
@@ -34,7 +36,7 @@ def drawn(rng: np.random.Generator, items: int, shares: Floats) -> tuple[Codes, 
 @pytest.fixture(scope="module")
 def fit() -> Dependence:
     truth, votes = drawn(np.random.default_rng(0), 3000, priors.uniform(CLASSES))
-    return fitting.fit(votes, truth, priors.uniform(CLASSES))
+    return beliefs_fit.fit(votes, truth, priors.uniform(CLASSES))
 
 
 ZIPF = (1 / np.arange(1, CLASSES + 1)) / (1 / np.arange(1, CLASSES + 1)).sum()
@@ -47,7 +49,7 @@ def test_expected_counts_are_the_sums_of_all_beliefs(fit: Dependence) -> None:
     votes = votes[(votes != -1).any(axis=1)]
     every = np.broadcast_to(np.arange(CLASSES, dtype=np.int32), (len(votes), CLASSES))
     expected = fit.believe(votes, range(3), asked=np.ascontiguousarray(every)).asked.sum(axis=0)
-    found = prevalence._counts(fit, Votes.only(votes), range(3), prevalence._named(votes))
+    found = class_shares._counts(fit, VoteTable.only(votes), range(3), class_shares._named(votes))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
@@ -62,7 +64,7 @@ def test_shares_lie_between_counts_and_what_they_are_drawn_to(
         to[0] = 0.0
         to /= to.sum()
     observed = np.array(counts) * (to > 0)
-    shares = prevalence.drawn(observed, to)
+    shares = class_shares.drawn(observed, to)
     assert shares.sum() == pytest.approx(1)
     assert (shares[to > 0] > 0).all()
     assert (shares[to == 0] == 0).all()
@@ -75,16 +77,16 @@ def test_shares_lie_between_counts_and_what_they_are_drawn_to(
 def test_where_there_is_nothing_to_find_not_a_bit_changes(fit: Dependence) -> None:
     for seed in range(20):
         votes = drawn(np.random.default_rng(seed), 2000, priors.uniform(CLASSES))[1]
-        assert prevalence.followed(fit, Votes.only(votes), range(3)) is fit
-    nobody = Votes.only(np.full((5, 3), -1, dtype=np.int32))
-    assert prevalence.followed(fit, nobody, range(3)) is fit
+        assert class_shares.followed(fit, VoteTable.only(votes), range(3)) is fit
+    nobody = VoteTable.only(np.full((5, 3), -1, dtype=np.int32))
+    assert class_shares.followed(fit, nobody, range(3)) is fit
 
 
 def test_shares_of_a_target_are_found(fit: Dependence) -> None:
     votes = drawn(np.random.default_rng(5), 4000, ZIPF)[1]
-    found = prevalence.followed(fit, Votes.only(votes), range(3)).prior
-    before = prevalence.apart(fit.prior, ZIPF)
-    assert prevalence.apart(found, ZIPF) < before / 4
+    found = class_shares.followed(fit, VoteTable.only(votes), range(3)).prior
+    before = class_shares.apart(fit.prior, ZIPF)
+    assert class_shares.apart(found, ZIPF) < before / 4
 
 
 def recordings(items: int = 4000) -> tuple[Recording, Recording]:
@@ -138,25 +140,25 @@ def test_a_store_follows_and_says_so(tmp_path: Path) -> None:
 
 def test_what_is_off_on_labelled_items_is_not_believed() -> None:
     usual = priors.uniform(CLASSES)
-    assert prevalence.believed(usual, [(ZIPF, usual)], usual) is usual
+    assert class_shares.believed(usual, [(ZIPF, usual)], usual) is usual
     right = [(usual, usual), (usual, usual)]
-    np.testing.assert_allclose(prevalence.believed(ZIPF, right, usual), ZIPF)
+    np.testing.assert_allclose(class_shares.believed(ZIPF, right, usual), ZIPF)
     # The same is found where it is not: all of it is the method's own error.
-    np.testing.assert_allclose(prevalence.believed(ZIPF, [(ZIPF, usual)] * 2, usual), usual)
+    np.testing.assert_allclose(class_shares.believed(ZIPF, [(ZIPF, usual)] * 2, usual), usual)
     # As much is found there in another order: what is left after taking it off is half believed.
     off = [(ZIPF[::-1], usual)] * 2
     left = ZIPF / ZIPF[::-1] / (ZIPF / ZIPF[::-1]).sum()
-    little = prevalence.apart(prevalence.believed(ZIPF, off, usual), usual)
-    assert 0 < little < prevalence.apart(left, usual) / 2
+    little = class_shares.apart(class_shares.believed(ZIPF, off, usual), usual)
+    assert 0 < little < class_shares.apart(left, usual) / 2
     # What is in doubt of the items cannot be known of their shares.
     sure, unsure = (
-        prevalence.apart(prevalence.believed(ZIPF, right, usual, doubt), usual)
+        class_shares.apart(class_shares.believed(ZIPF, right, usual, doubt), usual)
         for doubt in (0.01, 0.3)
     )
-    assert sure > 0.95 * prevalence.apart(ZIPF, usual)
-    assert unsure < 0.25 * prevalence.apart(ZIPF, usual)
+    assert sure > 0.95 * class_shares.apart(ZIPF, usual)
+    assert unsure < 0.25 * class_shares.apart(ZIPF, usual)
     ruled_out = np.append(ZIPF[:-1] / ZIPF[:-1].sum(), 0.0)
-    kept = prevalence.believed(ruled_out, [(ruled_out, ruled_out)], ruled_out + 0.0)
+    kept = class_shares.believed(ruled_out, [(ruled_out, ruled_out)], ruled_out + 0.0)
     assert kept[-1] == 0
 
 

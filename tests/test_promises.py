@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Model, Store, promises
-from posterity.engine.context import Context
+from posterity import Model, Store, VoteFile
+from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
+from posterity.method.data.spec import split_list
+from posterity.method.decide import promise
+from posterity.method.decide.evidence import Evidence
+from posterity.method.decide.rules import AtMost, Confirm, CostRatio, parse
 from posterity.replay import run
-from posterity.rules import AtMost, Confirm, CostRatio, Evidence, parse
-from posterity.specs import split_list
-from posterity.tables.files import open_files
+from posterity.storage.files import open_files
 from tests import naive
 from tests.problems import synthetic_recording
 from tests.stores import NAMES, World, make, update
@@ -35,7 +37,7 @@ def test_how_many_may_break_equals_naive(
     labelled: int, items: int, rate: str, confidence: str
 ) -> None:
     expected = naive.promise_allows(labelled, items, Fraction(rate), 1 - Fraction(confidence))
-    found = promises.allowed(labelled, items, rate=float(rate), confidence=float(confidence))
+    found = promise.allowed(labelled, items, rate=float(rate), confidence=float(confidence))
     assert found == expected
 
 
@@ -43,10 +45,10 @@ def test_how_many_may_break_equals_naive(
 def test_so_many_labelled_items_are_enough_and_not_one_less(
     items: int, rate: float, confidence: float
 ) -> None:
-    enough = promises.needed(items, rate=rate, confidence=confidence)
-    assert promises.allowed(enough, items, rate=rate, confidence=confidence) is not None
+    enough = promise.needed(items, rate=rate, confidence=confidence)
+    assert promise.allowed(enough, items, rate=rate, confidence=confidence) is not None
     if enough > 1:
-        assert promises.allowed(enough - 1, items, rate=rate, confidence=confidence) is None
+        assert promise.allowed(enough - 1, items, rate=rate, confidence=confidence) is None
 
 
 @pytest.mark.parametrize(("labelled", "items"), [(400, 4000), (1000, 1000), (2000, 500)])
@@ -59,7 +61,7 @@ def test_what_is_promised_is_kept_as_often_as_said(labelled: int, items: int) ->
         own, others = (
             rng.lognormal(1, 2, rng.binomial(number, share)) for number in (labelled, items)
         )
-        ratio = promises.keep(rule, own, labelled=labelled, items=items).ratio
+        ratio = promise.keep(rule, own, labelled=labelled, items=items).ratio
         assert ratio is not None
         kept += int((others > ratio).sum() <= allowance)
     error = 3 * np.sqrt(0.8 * 0.2 / draws)
@@ -68,21 +70,21 @@ def test_what_is_promised_is_kept_as_often_as_said(labelled: int, items: int) ->
 
 def test_the_ratio_is_just_high_enough() -> None:
     margins = np.array([1.2345678, 3.0, 150.0, 7.77777])
-    rule, most = AtMost(0.05), promises.allowed(100, 1000, rate=0.05, confidence=0.9)
+    rule, most = AtMost(0.05), promise.allowed(100, 1000, rate=0.05, confidence=0.9)
     assert most == 1
-    kept = promises.keep(rule, margins, labelled=100, items=1000)
+    kept = promise.keep(rule, margins, labelled=100, items=1000)
     assert kept.ratio == 7.778  # the second highest must not flip, with four digits
     assert str(kept) == "at-most:5%,confidence=0.9,ratio=7.778"
     assert parse(str(kept)) == kept
-    few = promises.keep(rule, margins[2:3], labelled=100, items=1000)
+    few = promise.keep(rule, margins[2:3], labelled=100, items=1000)
     assert few.ratio == 1
     with pytest.raises(InvalidData, match="pending flips"):
-        promises.keep(rule, np.full(2, np.inf), labelled=100, items=1000)
+        promise.keep(rule, np.full(2, np.inf), labelled=100, items=1000)
 
 
 def test_too_few_labelled_items_are_refused_with_the_number_needed() -> None:
     with pytest.raises(InvalidData, match=r"100 labelled items are too few.*at least 1,151"):
-        promises.keep(AtMost(0.002), np.zeros(0), labelled=100, items=10**6)
+        promise.keep(AtMost(0.002), np.zeros(0), labelled=100, items=10**6)
 
 
 def test_reading_and_writing() -> None:
@@ -187,7 +189,7 @@ def test_a_promise_is_about_all_items_and_those_chosen(tmp_path: Path) -> None:
     store.register(Model("mid", labelled=world.labelled_table("mid")))
     votes = world.votes_table("mid")
     with pytest.raises(InvalidParameter, match="others cannot be kept"):
-        store.update("mid", votes=votes, budget="10%", rule=PROMISE, keep_unplanned=True)
+        store.update("mid", votes=VoteFile(votes, keep_unplanned=True), budget="10%", rule=PROMISE)
     bare = Store.create(tmp_path / "bare", classes=NAMES)
     table = {"id": ["a"], "pred": [str(NAMES[0])]}
     with pytest.raises(InvalidParameter, match="is for updates"):
@@ -203,7 +205,7 @@ def test_shares_are_the_decimals_that_were_written() -> None:
     assert parse("at-most:0.7%,confidence=90%") == AtMost(0.007, 0.9)
     assert str(AtMost(np.float64(0.0012345678))) == "at-most:0.0012345678,confidence=0.9"
     for ratio in (9.000000000000002, 1.0000001, 123456.7, 3e299):
-        kept = promises.keep(AtMost(0.5), np.full(99, ratio), labelled=99, items=100).ratio
+        kept = promise.keep(AtMost(0.5), np.full(99, ratio), labelled=99, items=100).ratio
         assert kept is not None
         assert kept >= ratio
     assert split_list("at-most:1%,confidence=0.9,cost-ratio:2,of.a:b=5") == [

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posterity import Store
-from posterity.engine import publishing
-from posterity.engine.context import Context
-from posterity.engine.publishing import PUBLISHED, labels_schema, publish_labels
+from posterity.engine.ledger import publish
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.publish import PUBLISHED, labels_schema, publish_labels
 from posterity.errors import InvalidParameter
-from posterity.tables.delta import Snapshot, Table
-from posterity.tables.files import open_files
+from posterity.storage.delta.table import Snapshot, Table
+from posterity.storage.files import open_files
 from tests.stores import World, contents, small_store
 
 
@@ -84,7 +84,7 @@ def test_a_step_compacted_before_it_was_published(
 ) -> None:
     before = files_of(store)
     with monkeypatch.context() as patched:
-        patched.setattr("posterity.engine.updating.publish_labels", lambda *_: False)
+        patched.setattr("posterity.engine.steps.update.publish_labels", lambda *_: False)
         store.update(world.model("best"), budget=1.0, where="number < 25")
     store.compact()
     assert files_of(store) == before
@@ -108,7 +108,7 @@ def test_as_many_added_as_removed(
     before = files_of(store)
     store.add(world.table(60, 63))
     with monkeypatch.context() as patched:  # killed in between
-        patched.setattr(publishing, "publish_labels", lambda *_, **__: False)
+        patched.setattr(publish, "publish_labels", lambda *_, **__: False)
         store.remove(["item-51", "item-55", "item-59"])
     store.update(world.model("best"), budget=1.0, where="number < 25")
     assert written(store, before) == {0, 2}
@@ -156,7 +156,7 @@ def test_of_two_that_publish_at_once_one_begins_again(
     store: Store, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While one writes, somebody removes an item, makes a step and publishes it."""
-    labels_of = publishing.labels_of
+    labels_of = publish.labels_of
     others: list[Any] = [lambda: store.remove(["item-7"])]
     others.append(
         lambda: store.update(world.model("best"), budget=1.0, where="number >= 25 and number < 50")
@@ -169,7 +169,7 @@ def test_of_two_that_publish_at_once_one_begins_again(
         return rows
 
     before = files_of(store)
-    monkeypatch.setattr(publishing, "labels_of", interrupted)
+    monkeypatch.setattr(publish, "labels_of", interrupted)
     store.update(world.model("mid"), budget=1.0, where="number >= 50")
     monkeypatch.undo()
     assert not others
@@ -187,12 +187,12 @@ def test_whatever_happens_the_labels_are_those_of_the_ledger(
 ) -> None:
     """Any operations, each of them perhaps killed before it could publish."""
     world = World(items=90)
-    everything = publishing.publish_labels
+    everything = publish.publish_labels
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         store = small_store(Path(folder, "store"), World(items=60))
         for operation in operations:
             killed = random.random() < 0.4
-            for module in ("updating", "reverting", "compacting", "publishing"):
+            for module in ("steps.update", "steps.revert", "maintenance.compact", "ledger.publish"):
                 patch.setattr(
                     f"posterity.engine.{module}.publish_labels",
                     (lambda *_, **__: False) if killed else everything,

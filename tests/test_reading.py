@@ -10,18 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from posterity import Store
-from posterity.engine import reading
-from posterity.engine.context import Context
-from posterity.engine.history import ShardHistory
-from posterity.tables import delta
-from posterity.tables.files import open_files
+from posterity.engine.inspect import queries
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.history import ShardHistory
+from posterity.storage import row_groups
+from posterity.storage.files import open_files
 from tests.stores import World, small_store
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Files of several row groups."""
-    monkeypatch.setattr(delta, "ROW_GROUP", 4)
+    monkeypatch.setattr(row_groups, "ROW_GROUP", 4)
     world = World()
     held = small_store(tmp_path / "store", world)
     held.update(world.model("mid"), budget="50%")
@@ -92,7 +92,7 @@ def test_beliefs_come_shard_by_shard(store: Store, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ShardHistory, "read", watched)
     context = Context(open_files(store.path))
     parts = []
-    for at, part in enumerate(reading.each_belief(context, top=2)):
+    for at, part in enumerate(queries.each_belief(context, top=2)):
         assert seen == list(range(at + 1))
         parts.append(part)
     assert pa.concat_tables(parts).equals(expected)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import plots
+from posterity.cli import replay
 from posterity.errors import InvalidParameter, MissingExtra
-from posterity.reliability import BINS, Reliability
+from posterity.validation.reliability import BINS, Reliability
 
 drawn_labels = st.lists(
     st.tuples(st.booleans(), st.floats(0, 1, allow_subnormal=False)), min_size=1, max_size=80
@@ -61,15 +61,15 @@ def test_it_can_be_drawn(suffix: str, tmp_path: Path) -> None:
     belief = rng.beta(3, 1, 500)
     found = Reliability.of(rng.random(500) < belief, belief)
     path = tmp_path / f"drawn.{suffix}"
-    plots.reliability(found, found, path)
+    replay.reliability(found, found, path)
     assert path.stat().st_size > 5000
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
 def test_what_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidParameter, match=r"\.png"):
-        plots.reliability(Reliability(), Reliability(), tmp_path / "drawn.txt")
+        replay.reliability(Reliability(), Reliability(), tmp_path / "drawn.txt")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra) as refused:
-        plots.reliability(Reliability(), Reliability(), tmp_path / "drawn.png")
+        replay.reliability(Reliability(), Reliability(), tmp_path / "drawn.png")
     assert "posterity[plots]" in str(refused.value.to_dict()["hint"])

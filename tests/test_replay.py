@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posterity import Beliefs, Recording, priors, replay, rules
-from posterity.budget import Budget
 from posterity.errors import InvalidData, InvalidParameter, InvalidRecording, UnknownName
+from posterity.method.decide.budget import Budget
+from posterity.method.decide.selectors import Entropy, Random
 from posterity.replay.walk import fit_temperatures
-from posterity.selectors import Entropy, Random
 from tests import naive, naive_temperatures
 from tests.problems import Problem, problems, synthetic_recording
 

@@ -16,25 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Model, Store, expectations
+from posterity import Model, Store
 from posterity.cli import run
-from posterity.engine.context import Context
-from posterity.engine.fits import Registered
+from posterity.engine.inspect import step_views
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.fits import Registered
+from posterity.engine.plan import prospects
 from posterity.errors import InvalidData, InvalidParameter
-from posterity.expectations import Estimate, Sums
-from posterity.report import (
-    entropies,
-    flips,
-    item,
-    markdown,
-    models,
-    pages,
-    payloads,
-    prospects,
-    steps,
-)
-from posterity.web.held import Held
-from tests.stores import NAMES, World, make, update
+from posterity.validation import expectation as validation_expected
+from posterity.validation.expectation import Estimate, Sums
+from posterity.web.report import entropies, flips, item, markdown, models, pages, payloads
+from posterity.web.report.summary import summary
+from posterity.web.server.cache import Held
+from tests.stores import NAMES, World, make, registered, update
 
 RULES = ("cost-ratio:2", "max-belief", "cost-ratio:2+confirm", "replace", "majority-vote")
 
@@ -58,7 +52,7 @@ def opened(store: Store) -> Context:
 
 
 def test_the_history_is_that_of_the_log(store: Store) -> None:
-    told = steps.overview_view(opened(store), store.status())
+    told = step_views.overview_view(opened(store), store.status())
     log = store.log()
     assert [step["step"] for step in told["steps"]] == [header.step for header in log]
     for step, header in zip(told["steps"], log, strict=True):
@@ -80,7 +74,7 @@ def test_reverts_and_reviews_are_told_without_saying_what_nobody_knows(
     store = make(tmp_path / "store", world, "old", "mid")
     store.review({"id": ["item-1", "item-2"], "answer": ["cat", "dog"]})
     store.revert(1)
-    told = steps.steps_view(opened(store))
+    told = step_views.steps_view(opened(store))
     assert [step["what"] for step in told] == [
         "old",
         "mid",
@@ -144,7 +138,7 @@ def test_what_is_left_of_the_old_label_is_what_the_step_saw(
         told = header.report["expected_positive_flips"]
         assert sum(found.column("belief").to_pylist()) == pytest.approx(told, abs=2e-2)
         # Chances of single flips make up what the report says of the whole step.
-        step = steps.step_of(steps.steps_view(opened(store)), header.step)
+        step = step_views.step_of(step_views.steps_view(opened(store)), header.step)
         for name in ("fixed", "broke"):
             chances = found.column(name).to_numpy()
             assert ((chances >= 0) & (chances <= 1)).all()
@@ -229,7 +223,7 @@ beliefs_ = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=40)
 @given(beliefs_, st.data())
 def test_a_part_of_a_step_is_worth_a_part_of_it(beliefs: list[float], data: Any) -> None:
     value = data.draw(st.floats(0.01, 0.99)) * len(beliefs)
-    chances = expectations.corrected(beliefs, value)
+    chances = validation_expected.corrected(beliefs, value)
     assert ((chances >= 0) & (chances <= 1)).all()
     assert (np.diff(chances[np.argsort(beliefs)]) >= -1e-12).all()
     assert chances.sum() == pytest.approx(value, abs=1e-6)
@@ -237,13 +231,13 @@ def test_a_part_of_a_step_is_worth_a_part_of_it(beliefs: list[float], data: Any)
     cut = data.draw(st.integers(0, len(beliefs)))
     one, other = Sums.of(chances[:cut]), Sums.of(chances[cut:])
     whole = Estimate(value, 0.5 * value, 1.5 * value)
-    parts = [expectations.among(whole, every, part) for part in (one, other)]
+    parts = [validation_expected.among(whole, every, part) for part in (one, other)]
     assert sum(part.value for part in parts) == pytest.approx(value, abs=1e-6)
     for part, sums in zip(parts, (one, other), strict=True):
         assert part.low is not None
         assert part.high is not None
         assert 0 <= part.low <= part.value + 1e-12 <= part.high + 1e-9 <= sums.items + 1e-6
-    unsure = expectations.among(Estimate(value), every, one)
+    unsure = validation_expected.among(Estimate(value), every, one)
     assert unsure.low is None
 
 
@@ -251,7 +245,7 @@ def test_a_part_of_a_step_is_worth_a_part_of_it(beliefs: list[float], data: Any)
 def test_what_items_can_expect_lies_in_its_interval(
     count: int, labelled: int, items: int, dispersion: float
 ) -> None:
-    told = expectations.expect(count, labelled=labelled, items=items, dispersion=dispersion)
+    told = validation_expected.expect(count, labelled=labelled, items=items, dispersion=dispersion)
     assert told.value == pytest.approx(count * items / labelled)
     assert told.low is not None
     assert told.high is not None
@@ -340,7 +334,7 @@ def test_models_are_told_by_their_labelled_votes(store: Store, world: World) -> 
 
 def test_many_classes_are_shown_by_what_is_taken_for_what() -> None:
     votes, truths = [*range(60), 7, 41], [*range(60), 50, 2]
-    known = Registered("m", 0, {}, (votes, truths), [10] * 60 + [9, 8])
+    known = Registered("m", 0, {"accuracy": None}, (votes, truths), [10] * 60 + [9, 8])
     view = models._Cells.of(known, 60).heat_map([str(at) for at in range(60)])
     assert view["classes"][:4] == ["7", "50", "41", "2"]
     assert view["of"] == 60
@@ -409,6 +403,35 @@ def test_pictures_are_only_files_of_pixels_that_a_payload_names(
         payloads.picture_of(opened(pictured), 0, "path", tmp_path)
 
 
+def test_no_picture_outside_its_folder_is_read(tmp_path: Path) -> None:
+    jail, out = tmp_path / "pictures", tmp_path / "private"
+    (jail / "deep").mkdir(parents=True)
+    out.mkdir()
+    for file in (jail / "own.png", jail / "deep" / "own.png", out / "secret.png"):
+        file.write_bytes(PIXEL)
+    (jail / "link.png").symlink_to(out / "secret.png")
+    (jail / "folder").symlink_to(out)
+    (jail / "near.png").symlink_to(jail / "own.png")
+    (jail / "loop.png").symlink_to(jail / "loop.png")
+    inside = ["own.png", "deep/own.png", "deep/../own.png", "near.png", str(jail / "own.png")]
+    outside = ["link.png", "folder/secret.png", "../private/secret.png", "loop.png"]
+    outside += [str(out / "secret.png"), "deep/../../private/secret.png", f"{jail}2/own.png"]
+    (tmp_path / "pictures2").mkdir()
+    (tmp_path / "pictures2" / "own.png").write_bytes(PIXEL)
+    paths = inside + outside
+    store = Store.create(tmp_path / "store", classes=["a", "b"])
+    store.add({"id": list(range(len(paths))), "path": paths})
+    context = opened(store)
+    shown = payloads.payloads_of(context, np.arange(len(paths)), jail)
+    for row, path in enumerate(paths):
+        assert shown[row][0]["kind"] == ("picture" if path in inside else "text"), path
+        if path in inside:
+            assert payloads.picture_of(context, row, "path", jail).content == PIXEL
+        else:
+            with pytest.raises(InvalidData, match="not in the folder"):
+                payloads.picture_of(context, row, "path", jail)
+
+
 def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "store", classes=["a", "b"])
     store.add({"id": ["x"], "text": ["é" * 5000], "count": [7], "none": pa.nulls(1, pa.string())})
@@ -456,13 +479,13 @@ def test_a_report_is_refused_before_anything_is_reckoned(
     assert run(["report", store.path, "--step", "9"]) == 2
     assert "0 to 2" in capsys.readouterr().err
     with pytest.raises(InvalidParameter):
-        store.summary(9)
+        summary(store, 9)
 
 
 def test_a_store_without_steps_has_a_report(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "store", classes=NAMES)
-    assert "No steps" in store.summary().to_html()
-    assert "# store" in str(store.summary())
+    assert "No steps" in summary(store).to_html()
+    assert "# store" in str(summary(store))
 
 
 @given(st.text(max_size=40))
@@ -476,7 +499,10 @@ def test_markdown_of_any_text_is_one_line_without_markup(text: str) -> None:
 
 def test_notebooks_show_plans_reports_and_stores(tmp_path: Path, world: World) -> None:
     store = make(tmp_path / "<b>store", world, "old")
-    plan = store.plan(Model("new", labelled=world.labelled_table("new"), cost=0.5), budget="50%")
+    plan = store.plan(
+        registered(store, Model("new", labelled=world.labelled_table("new"), cost=0.5)),
+        budget="50%",
+    )
     shown = plan._repr_html_()
     assert "120 of 240 eligible" in shown
     assert "Plan" in shown
@@ -508,7 +534,7 @@ def test_an_extra_that_is_missing_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "posterity.web.app", raising=False)
+    monkeypatch.delitem(sys.modules, "posterity.web.server.app", raising=False)
     pages._environment.cache_clear()
     assert run([command[0], store.path, *command[1:]]) == 1
     assert "pip install 'posterity[web]'" in capsys.readouterr().err
@@ -550,11 +576,11 @@ def test_what_is_held_follows_the_store(tmp_path: Path, world: World) -> None:
 
 def test_views_are_kept_within_bounds(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(store)
-    monkeypatch.setattr("posterity.web.held.MOST", 3)
+    monkeypatch.setattr("posterity.web.server.cache.MOST", 3)
     for budget in ("10%", "20%", "30%", "40%"):
         held.answer("best", budget, "max-belief")
     assert len(held._kept) <= 3
-    monkeypatch.setattr("posterity.web.held.HEAVY", 0)
+    monkeypatch.setattr("posterity.web.server.cache.HEAVY", 0)
     held.flips(1)
     held.flips(2)
     assert sum(isinstance(view, pa.Table) for view in held._kept.values()) <= 1

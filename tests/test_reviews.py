@@ -11,14 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from posterity import Model, Store
+from posterity import Model, Store, VoteFile
 from posterity.cli import run as run_cli
-from posterity.engine import queues, rehearsing
-from posterity.engine.answered import answered_votes
-from posterity.engine.context import Context
+from posterity.engine.labelled import rehearse
+from posterity.engine.labelled.labelled_votes import answered_votes
+from posterity.engine.ledger.context import Context
+from posterity.engine.steps import review_queue
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
-from posterity.tables.files import open_files
-from tests.stores import NAMES, World, contents, make, small_store
+from posterity.storage.files import open_files
+from tests.stores import NAMES, World, contents, make, registered, small_store
 from tests.test_checks import context_of
 
 
@@ -87,13 +88,15 @@ def test_a_rival_is_the_best_class_but_for_the_label(store: Store) -> None:
         ]
         assert (row["belief_rival"], row["rival"]) == max(others, key=lambda one: one[0])
         held_back = row["belief_rival"] > row["belief"]
-        assert row["why"] == (queues.HELD_BACK if held_back else queues.DOUBTFUL)
+        assert row["why"] == (review_queue.HELD_BACK if held_back else review_queue.DOUBTFUL)
 
 
 def test_a_pending_flip_is_worth_what_it_would_leave_wrong(tmp_path: Path, world: World) -> None:
     held = small_store(tmp_path / "store", world)
     held.update(world.model("mid"), budget="50%", rule="max-belief+confirm")
-    rows = [row for row in held.review_queue(60).items.to_pylist() if row["why"] == queues.PENDING]
+    rows = [
+        row for row in held.review_queue(60).items.to_pylist() if row["why"] == review_queue.PENDING
+    ]
     assert len(rows) == held.status()["pending"] > 0
     for row in rows:
         assert row["worth"] == pytest.approx(1 - row["belief_rival"], abs=1e-3)
@@ -102,7 +105,7 @@ def test_a_pending_flip_is_worth_what_it_would_leave_wrong(tmp_path: Path, world
 def test_a_random_order_is_a_fair_draw(store: Store) -> None:
     one, other = (store.review_queue(60, order=f"random:{seed}") for seed in (1, 2))
     assert one.items["id"].to_pylist() != other.items["id"].to_pylist()
-    assert set(one.items["why"].to_pylist()) == {queues.DRAWN}
+    assert set(one.items["why"].to_pylist()) == {review_queue.DRAWN}
     assert store.review_queue(5, order="random").items.equals(
         store.review_queue(5, order="random:0").items
     )
@@ -161,7 +164,7 @@ def test_nobody_is_asked_twice(store: Store, world: World) -> None:
 
 def test_models_do_not_look_at_answered_items(store: Store, world: World) -> None:
     ids, asked = answered(store, world, 10), list[int]()
-    plan = store.plan(world.model("new"), budget="100%")
+    plan = store.plan(registered(store, world.model("new")), budget="100%")
     assert plan.eligible == 50
     store.update(world.model("new", asked.extend), budget="100%", rule="replace")
     assert len(asked) == 50
@@ -173,7 +176,9 @@ def test_votes_on_answered_items_count_but_do_not_move_them(store: Store, world:
     ids = answered(store, world, 10)
     wrong = {"id": [f"item-{at}" for at in range(60)], "vote": ["cat"] * 60}
     store.register(world.model("new"))
-    report = store.update("new", budget="100%", rule="replace", votes=wrong, keep_unplanned=True)
+    report = store.update(
+        "new", budget="100%", rule="replace", votes=VoteFile(wrong, keep_unplanned=True)
+    )
     assert report.evaluations == 60
     now = labels(store)
     assert [now[one] for one in ids] == truths(world, ids)
@@ -244,7 +249,9 @@ def test_pending_flips_are_dropped(tmp_path: Path, world: World) -> None:
     held = small_store(tmp_path / "store", world)
     pending = held.update(world.model("mid"), budget="50%", rule="max-belief+confirm").pending
     first = [
-        row["id"] for row in held.review_queue(60).items.to_pylist() if row["why"] == queues.PENDING
+        row["id"]
+        for row in held.review_queue(60).items.to_pylist()
+        if row["why"] == review_queue.PENDING
     ]
     kept = {one: labels(held)[one] for one in first[:3]}
     done = held.review({"id": list(kept), "answer": list(kept.values())})
@@ -302,7 +309,7 @@ BAD = {
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
 def test_bad_rows_cost_only_themselves(store: Store, tmp_path: Path, suffix: str) -> None:
-    from posterity.cli.inspecting import write_table
+    from posterity.cli.inspect import write_table
 
     path = tmp_path / f"answers{suffix}"
     write_table(pa.table(BAD), path)
@@ -410,7 +417,7 @@ def test_a_label_that_does_not_follow_an_answer_is_found(store: Store, world: Wo
     wrong = {"id": ids, "vote": ["cat"] * 60}
     store.add({"id": ["item-60"]})
     store.register(world.model("new"))
-    store.update("new", budget="100%", votes=wrong, keep_unplanned=True)
+    store.update("new", budget="100%", votes=VoteFile(wrong, keep_unplanned=True))
     assert store.check() == []
     tampered(store, 3, label=3)
     assert "another label" in "\n".join(store.check())
@@ -420,7 +427,7 @@ def test_answers_are_learnt_from_if_asked_for(tmp_path: Path, world: World) -> N
     held = make(tmp_path / "store", world, "old", "mid")
 
     def learnt() -> int:
-        rehearsing._LAST.clear()
+        rehearse._LAST.clear()
         context = Context(open_files(held.path))
         return len(answered_votes(context, ["old", "mid", "new"], [])[1])
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity.engine.rowsets import RowSet, packed
-from posterity.engine.surveys import Taken
+from posterity.engine.plan.score import Taken
+from posterity.method.data.row_sets import RowSet, packed
 
 
 @given(

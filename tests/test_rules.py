@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from posterity import Beliefs, Confusion, priors, rules
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
-from posterity.rules import (
+from posterity.method.decide.evidence import Evidence
+from posterity.method.decide.rules import (
     Confirm,
     CostRatio,
-    Evidence,
     MaxBelief,
     MaxBeliefMinEntropy,
     Oracle,

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from posterity import selectors
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
-from posterity.selectors import Candidates, Entropy, Everything, Random, choose, row_hash
+from posterity.method.decide.selectors import (
+    Candidates,
+    Entropy,
+    Everything,
+    Random,
+    choose,
+    row_hash,
+)
 from tests import naive
 
 

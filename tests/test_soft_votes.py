@@ -13,16 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Model, Store, temperatures
-from posterity.answers import Answers
-from posterity.classes import Classes
+from posterity import Evaluation, Model, Store, VoteFile
 from posterity.errors import InvalidData, InvalidParameter
-from posterity.softcolumns import SoftColumns
-from posterity.tables import softvotes
-from posterity.tables.layout import LEDGER
-from posterity.votes import MISSING, Cast, SoftVotes
+from posterity.method.beliefs import temperature as beliefs_temperature
+from posterity.method.data.classes import Classes
+from posterity.method.data.votes import MISSING, ModelVotes, SoftVotes
+from posterity.models.class_map import Answers
+from posterity.models.soft_columns import SoftColumns
+from posterity.storage import parquet
+from posterity.storage.delta.schema import LEDGER
 from tests import naive, naive_temperatures
-from tests.stores import NAMES, World, contents, small_store
+from tests.stores import NAMES, World, contents, registered, small_store
 
 OURS = ["cat", "dog", "fox"]
 THEIRS = ["tabby", "siamese", "dog", "newt"]
@@ -35,7 +36,7 @@ def answers_for(told: naive.Words, soft: int | None = None) -> Answers:
     return Answers(Classes(told.classes), own, dict(told.rename), told.other, soft)
 
 
-def weights_of(cast: Cast, row: int) -> dict[int, float]:
+def weights_of(cast: ModelVotes, row: int) -> dict[int, float]:
     assert cast.soft is not None
     pairs = zip(cast.soft.codes[row].tolist(), cast.soft.weights[row].tolist(), strict=True)
     return {code: weight for code, weight in pairs if weight}
@@ -217,11 +218,11 @@ def test_spellings_that_mean_nothing(text: str) -> None:
 
 
 @st.composite
-def casts(draw: st.DrawFn) -> Cast:
+def casts(draw: st.DrawFn) -> ModelVotes:
     rows, width = draw(st.integers(0, 6)), draw(st.integers(1, 4))
     hard = np.array(draw(st.lists(st.integers(-1, 5), min_size=rows, max_size=rows)), np.int32)
     if draw(st.booleans()):
-        return Cast(hard)
+        return ModelVotes(hard)
     codes = np.full((rows, width), MISSING, dtype=np.int32)
     weights = np.zeros((rows, width))
     for row in range(rows):
@@ -236,33 +237,33 @@ def casts(draw: st.DrawFn) -> Cast:
         codes[row, : len(kept)] = kept
         weights[row, : len(kept)] = sorted((value / sum(given) for value in given), reverse=True)
     softly = np.where(codes[:, 0] == MISSING, np.int32(MISSING), hard)
-    return Cast(hard, SoftVotes(codes, weights, 6, softly))
+    return ModelVotes(hard, SoftVotes(codes, weights, 6, softly))
 
 
-def held(cast: Cast, row: int) -> dict[int, float]:
+def held(cast: ModelVotes, row: int) -> dict[int, float]:
     return {} if cast.soft is None else weights_of(cast, row)
 
 
 @given(cast=casts())
-def test_columns_and_back(cast: Cast) -> None:
-    columns = softvotes.to_columns(cast)
+def test_columns_and_back(cast: ModelVotes) -> None:
+    columns = parquet.to_columns(cast)
     table = pa.table(columns)
-    for name in softvotes.NAMES:
+    for name in parquet.NAMES:
         assert table.schema.field(name).type == LEDGER.field(name).type
         assert len(table[name]) == len(cast)
-    again = Cast(cast.hard, softvotes.from_columns(table, cast.hard))
+    again = ModelVotes(cast.hard, parquet.from_columns(table, cast.hard))
     for row in range(len(cast)):
         before = {code: weight for code, weight in held(cast, row).items() if np.float32(weight)}
         assert held(again, row) == pytest.approx(before, rel=1e-6)
     assert again.only_hard.tolist() == cast.only_hard.tolist()
     # What was rounded once is not rounded again.
-    twice = pa.table(softvotes.to_columns(again))
+    twice = pa.table(parquet.to_columns(again))
     assert twice.equals(table)
 
 
 @given(parts=st.lists(casts(), max_size=4))
-def test_blocks_put_together(parts: list[Cast]) -> None:
-    joined = Cast.joined(parts)
+def test_blocks_put_together(parts: list[ModelVotes]) -> None:
+    joined = ModelVotes.joined(parts)
     rows = [(part, row) for part in parts for row in range(len(part))]
     assert len(joined) == len(rows)
     for at, (part, row) in enumerate(rows):
@@ -272,7 +273,7 @@ def test_blocks_put_together(parts: list[Cast]) -> None:
 
 
 @given(cast=casts(), data=st.data())
-def test_other_votes_in_some_rows(cast: Cast, data: st.DataObject) -> None:
+def test_other_votes_in_some_rows(cast: ModelVotes, data: st.DataObject) -> None:
     rows = data.draw(st.permutations(range(len(cast)))) if len(cast) else []
     others = data.draw(casts().filter(lambda other: len(other) <= len(cast)))
     where = np.array(rows[: len(others)], dtype=np.int64)
@@ -401,7 +402,12 @@ def test_soft_and_hard_votes_in_one_step(world: SoftWorld, tmp_path: Path) -> No
             )
         voted = [row["vote"] for row in contents(store)["rows"] if row["step"] == 1]
         assert NAMES[voted].tolist() == world.votes["new"].tolist()
-        assert "sure" not in store.planned_items(store.plan(world.model("best"))).column_names
+        assert (
+            "sure"
+            not in store.planned_items(
+                store.plan(registered(store, world.model("best")))
+            ).column_names
+        )
         assert store.check() == []
 
 
@@ -425,18 +431,25 @@ def test_reverting_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
 
 def test_a_stopped_run_keeps_its_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
     expected = small_store(tmp_path / "expected", world, beliefs="plain")
-    expected.update(world.soft_model("mid"), budget="100%", rule="max-belief", batch=6)
+    expected.update(
+        world.soft_model("mid"), budget="100%", rule="max-belief", evaluation=Evaluation(batch=6)
+    )
     store = small_store(tmp_path / "store", world, beliefs="plain")
     seen: list[int] = []
     stopped = world.soft_model("mid", seen, stop=24)
     with pytest.raises(KeyboardInterrupt):
-        store.update(stopped, budget="100%", rule="max-belief", batch=6)
+        store.update(stopped, budget="100%", rule="max-belief", evaluation=Evaluation(batch=6))
     assert store.check() == []
     (run,) = store.status()["unfinished"]
     kept = [pq.read_table(path) for path in Path(store.path, "runs", run).glob("votes-*")]
     assert sum(part.num_rows for part in kept) == 24
     assert all(part["soft_weights"].null_count == 0 for part in kept)
-    store.update(world.soft_model("mid", seen), budget="100%", rule="max-belief", batch=6)
+    store.update(
+        world.soft_model("mid", seen),
+        budget="100%",
+        rule="max-belief",
+        evaluation=Evaluation(batch=6),
+    )
     assert len(seen) == len(set(seen)) == 60
     assert contents(store) == contents(expected)
     assert store.check() == []
@@ -445,7 +458,7 @@ def test_a_stopped_run_keeps_its_soft_votes(world: SoftWorld, tmp_path: Path) ->
 def test_a_plan_carried_out_with_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
     store = small_store(tmp_path / "store", world, beliefs="plain")
     model = world.soft_model("mid")
-    plan = store.plan(model, budget=9, rule="max-belief")
+    plan = store.plan(registered(store, model), budget=9, rule="max-belief")
     assert store.update(model, plan=plan.id).evaluations == 9
     rows = [row for row in contents(store)["rows"] if row["step"] == 1]
     assert {row["row"] for row in rows} == set(plan.rows.tolist())
@@ -462,7 +475,7 @@ def test_a_file_of_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
     for name, held in (("bare", votes), ("both", votes | {"vote": world.votes["mid"]})):
         store = small_store(tmp_path / name, world, beliefs="plain")
         model = Model("mid", labelled=labelled, soft=3)
-        store.update(model, votes=held, soft="sure", budget="100%", rule="max-belief")
+        store.update(model, votes=VoteFile(held, soft="sure"), budget="100%", rule="max-belief")
         assert store.check() == []
         told.append(beliefs(store))
     asked = small_store(tmp_path / "asked", world, beliefs="plain")
@@ -475,7 +488,9 @@ def test_a_file_of_soft_votes(world: SoftWorld, tmp_path: Path) -> None:
     asked.update(model, budget="100%", rule="max-belief")
     assert told[0] == told[1] == beliefs(asked)
     with pytest.raises(InvalidData, match="has no column 'nope'"):
-        asked.update(Model("new", labelled=labelled), votes=votes, soft="nope", budget="50%")
+        asked.update(
+            Model("new", labelled=labelled), votes=VoteFile(votes, soft="nope"), budget="50%"
+        )
 
 
 def test_codes_in_a_file_need_to_be_explained(world: SoftWorld, tmp_path: Path) -> None:
@@ -529,11 +544,11 @@ class LabelledSoftly(SoftWorld):
             labelled_soft="p",
         )
 
-    def temperature(self, name: str) -> temperatures.Temperature:
+    def temperature(self, name: str) -> beliefs_temperature.Temperature:
         soft = SoftVotes.top(self.shown(self.labelled[name], 2), 3)
         weights = soft.weights.astype(np.float32).astype(np.float64)
         truth = np.searchsorted(NAMES, self.labelled_truth).astype(np.int32)
-        return temperatures.fit(
+        return beliefs_temperature.fit(
             SoftVotes(soft.codes, weights, 4, soft.hard), truth, classes=len(NAMES)
         )
 

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Budget, Model, Spending, Store
-from posterity._arrays import Codes
+from posterity import Budget, Evaluation, Model, Spending, Store, VoteFile
 from posterity.cli import run as cli
 from posterity.errors import InvalidParameter
-from posterity.rehearsal import Fits, Rehearsal
+from posterity.method.data.arrays import Codes
+from posterity.method.decide.budget import LEAST, MOST, SHARES, Account, Outlook, read_budget
+from posterity.method.decide.rules import MaxBelief, Rule, cost_of
+from posterity.method.decide.rules import parse as parse_rule
+from posterity.method.decide.selectors import parse as parse_selector
+from posterity.method.step import choose
+from posterity.method.step import update as update_shard
 from posterity.replay import run
-from posterity.rules import MaxBelief, Rule, cost_of
-from posterity.rules import parse as parse_rule
-from posterity.selectors import parse as parse_selector
-from posterity.shards import choose
-from posterity.shards import update as update_shard
-from posterity.spending import LEAST, MOST, SHARES, Account, Outlook, read_budget
+from posterity.validation.rehearsal import Fits, Rehearsal
 from tests import naive
 from tests.problems import synthetic_recording
 from tests.stores import World, make
@@ -206,13 +206,12 @@ def register(store: Store, world: World, **costs: float | None) -> None:
         store.register(Model(name, labelled=world.labelled_table(name), cost=cost))
 
 
-def spend(store: Store, world: World, name: str, budget: str, **options: object) -> int:
+def spend(store: Store, world: World, name: str, budget: str, *, unplanned: bool = False) -> int:
     report = store.update(
         name,
-        votes=world.votes_table(name),
+        votes=VoteFile(world.votes_table(name), keep_unplanned=unplanned),
         budget=budget,
         rule="max-belief",
-        **options,  # type: ignore[arg-type]
     )
     return 0 if report.step is None else report.evaluations
 
@@ -335,11 +334,13 @@ def test_failures_and_another_try_are_paid_for(tmp_path: Path, world: World) -> 
         return [votes[number] for number in numbers]
 
     model = Model("best", predict=predict)
-    first = store.update(model, budget=budget, batch=1, rule="max-belief")
+    first = store.update(model, budget=budget, rule="max-belief", evaluation=Evaluation(batch=1))
     assert first.errors > 0
     paid = first.evaluations + first.errors
     failing = False
-    second = store.update(model, budget=budget, batch=1, retry_errors=True, rule="max-belief")
+    second = store.update(
+        model, budget=budget, rule="max-belief", evaluation=Evaluation(batch=1, retry_errors=True)
+    )
     assert second.evaluations == first.errors
     paid += second.evaluations
     assert paid == len(asked)
@@ -353,7 +354,7 @@ def test_it_is_said_where_more_was_spent_than_was_left(tmp_path: Path, world: Wo
     store = make(tmp_path / "store", world, "old")
     register(store, world, mid=None, new=None)
     budget = "total:100,horizon=2"
-    spent = spend(store, world, "mid", budget, keep_unplanned=True)
+    spent = spend(store, world, "mid", budget, unplanned=True)
     assert spent == 400
     assert "300 more than was left of total:100,horizon=2" in store.log()[-1].report["note"]
     report = store.update("new", votes=world.votes_table("new"), budget=budget)

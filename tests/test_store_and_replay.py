@@ -10,14 +10,14 @@ import pytest
 from benchmarks.paper.experiments import PAPER_MODELS
 
 from posterity import Model, Store, priors, replay
-from posterity.beliefs import ENTROPY_BITS, kept
-from posterity.budget import Budget
-from posterity.engine.context import Context
-from posterity.engine.history import ShardHistory
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.history import ShardHistory
+from posterity.method.beliefs.plain import ENTROPY_BITS, kept
+from posterity.method.decide.budget import Budget
+from posterity.method.decide.rules import parse
+from posterity.method.decide.selectors import Entropy
 from posterity.replay import Recording
-from posterity.rules import parse
-from posterity.selectors import Entropy
-from posterity.tables.files import open_files
+from posterity.storage.files import open_files
 from tests.conftest import real_recording
 from tests.problems import synthetic_recording
 

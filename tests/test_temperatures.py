@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posterity import temperatures
-from posterity._arrays import Codes, Floats
 from posterity.errors import InvalidData
-from posterity.temperatures import Temperature
-from posterity.votes import MISSING, SoftVotes
+from posterity.method.beliefs import temperature
+from posterity.method.beliefs.temperature import Temperature
+from posterity.method.data.arrays import Codes, Floats
+from posterity.method.data.votes import MISSING, SoftVotes
 from tests import naive_temperatures as naive
 
 
@@ -77,12 +77,12 @@ def test_calibrated_votes_equal_naive(
 @settings(max_examples=60)
 def test_what_is_fitted_is_never_less_likely(case: tuple[SoftVotes, Codes, int]) -> None:
     soft, truth, classes = case
-    fitted = temperatures.fit(soft, truth, classes=classes)
+    fitted = temperature.fit(soft, truth, classes=classes)
     votes, known = as_dicts(soft), truth.tolist()
     before = naive.likelihood(votes, known, 1.0, [0.0] * classes)
     after = naive.likelihood(votes, known, fitted.sharpness, fitted.biases.tolist())
     assert after >= before - 1e-7 * max(1, abs(before))  # single precision is kept
-    low, high = temperatures.DULLEST, temperatures.SHARPEST
+    low, high = temperature.DULLEST, temperature.SHARPEST
     assert low - 1e-6 <= fitted.sharpness <= high + 1e-6
     if any(votes):
         assert fitted.tail == pytest.approx(naive.tail(votes, known, classes))
@@ -97,20 +97,20 @@ def test_a_fit_has_no_better_neighbour(case: tuple[SoftVotes, Codes, int]) -> No
     inside = [bool(each.get(true)) for each, true in zip(votes, known, strict=True)]
     few = np.flatnonzero(inside)[:19]  # too few for biases
     soft, truth = soft[few], truth[few]
-    fitted = temperatures.fit(soft, truth, classes=classes)
+    fitted = temperature.fit(soft, truth, classes=classes)
     assert not fitted.biases.any()
 
     def worth(sharpness: float) -> float:
         said = naive.likelihood(as_dicts(soft), truth.tolist(), sharpness, [0.0] * classes)
         return said - (sharpness - 1) ** 2 / 2
 
-    for other in np.geomspace(temperatures.DULLEST, temperatures.SHARPEST, 60):
+    for other in np.geomspace(temperature.DULLEST, temperature.SHARPEST, 60):
         assert worth(fitted.sharpness) >= worth(float(other)) - 1e-5
 
 
 def test_calibrated_votes_stay_as_they_are() -> None:
     chances, truth = drawn(6000, 5)
-    fitted = temperatures.fit(SoftVotes.top(chances), truth, classes=5)
+    fitted = temperature.fit(SoftVotes.top(chances), truth, classes=5)
     assert fitted.sharpness == pytest.approx(1, abs=0.06)
     assert np.abs(fitted.biases).max() < 0.15
 
@@ -119,7 +119,7 @@ def test_calibrated_votes_stay_as_they_are() -> None:
 def test_a_temperature_is_found_again(sharpness: float) -> None:
     chances, truth = drawn(6000, 5, seed=1)
     shown = SoftVotes.top(tempered(chances, 1 / sharpness))
-    fitted = temperatures.fit(shown, truth, classes=5)
+    fitted = temperature.fit(shown, truth, classes=5)
     assert fitted.sharpness == pytest.approx(sharpness, rel=0.06)
     believed = fitted.calibrated(shown).weights[:, 0].mean()
     right = (shown.hard == truth).mean()
@@ -131,7 +131,7 @@ def test_the_bias_of_a_class_is_found_and_few_items_find_none() -> None:
     chances, truth = drawn(3000, 4, seed=2)
     towards = chances * np.array([4.0, 1.0, 1.0, 1.0])  # names the first class too often
     shown = SoftVotes.top(towards / towards.sum(axis=1, keepdims=True))
-    fitted = temperatures.fit(shown, truth, classes=4)
+    fitted = temperature.fit(shown, truth, classes=4)
     assert fitted.biases[0] - fitted.biases[1:].mean() == pytest.approx(-np.log(4), abs=0.25)
     before = (shown.codes[:, 0] == truth).mean()
     again = fitted.calibrated(shown)
@@ -139,7 +139,7 @@ def test_the_bias_of_a_class_is_found_and_few_items_find_none() -> None:
     assert (top == truth).mean() > before + 0.02
     for seed in range(10):
         few, known = drawn(60, 40, seed=seed)
-        assert not temperatures.fit(SoftVotes.top(few), known, classes=40).biases.any()
+        assert not temperature.fit(SoftVotes.top(few), known, classes=40).biases.any()
 
 
 @given(labelled_votes(), st.floats(0.05, 10))
@@ -161,22 +161,22 @@ def test_renamed_classes_get_the_same_biases(case: tuple[SoftVotes, Codes, int],
     rename = np.random.default_rng(seed).permutation(classes)
     codes = np.where(soft.codes == MISSING, MISSING, rename[soft.codes]).astype(np.int32)
     renamed = SoftVotes(codes, soft.weights, classes, codes[:, 0])
-    one = temperatures.fit(soft, truth, classes=classes)
-    other = temperatures.fit(renamed, rename[truth].astype(np.int32), classes=classes)
+    one = temperature.fit(soft, truth, classes=classes)
+    other = temperature.fit(renamed, rename[truth].astype(np.int32), classes=classes)
     assert other.sharpness == pytest.approx(one.sharpness, rel=1e-6)
     assert other.biases[rename] == pytest.approx(one.biases, abs=1e-6)
 
 
 def test_votes_that_are_all_right_stay_finite() -> None:
     soft = SoftVotes.top(np.tile([0.6, 0.3, 0.1], (50, 1)))
-    fitted = temperatures.fit(soft, np.zeros(50, dtype=np.int32), classes=3)
-    assert 1 < fitted.sharpness <= temperatures.SHARPEST
+    fitted = temperature.fit(soft, np.zeros(50, dtype=np.int32), classes=3)
+    assert 1 < fitted.sharpness <= temperature.SHARPEST
     assert fitted.calibrated(soft).weights[0, 0] > 0.9
 
 
 def test_nothing_known_changes_nothing() -> None:
     none = SoftVotes.top(np.zeros((5, 3)))
-    fitted = temperatures.fit(none, np.zeros(5, dtype=np.int32), classes=3)
+    fitted = temperature.fit(none, np.zeros(5, dtype=np.int32), classes=3)
     assert (fitted.sharpness, fitted.tail) == (1.0, 0.0)
     some = SoftVotes.top([[0.2, 0.5, 0.3]])
     assert fitted.calibrated(some).weights == pytest.approx(some.weights)
@@ -185,18 +185,18 @@ def test_nothing_known_changes_nothing() -> None:
 def test_classes_that_do_not_exist_are_refused() -> None:
     soft = SoftVotes.top(np.eye(4))
     with pytest.raises(InvalidData, match="about 3 classes"):
-        temperatures.fit(soft, [0, 1, 2, 2], classes=3)
+        temperature.fit(soft, [0, 1, 2, 2], classes=3)
 
 
 def test_what_is_kept_is_what_is_used() -> None:
     chances, truth = drawn(200, 3)
-    fitted = temperatures.fit(
+    fitted = temperature.fit(
         SoftVotes.top(chances**2 / (chances**2).sum(1)[:, None]), truth, classes=3
     )
-    again = temperatures.from_arrays(temperatures.to_arrays([None, fitted]))
+    again = temperature.from_arrays(temperature.to_arrays([None, fitted]))
     assert again[0] is None
     assert again[1] is not None
     assert again[1].biases.tolist() == fitted.biases.tolist()
     for name in ("sharpness", "tail", "accuracy"):
         assert getattr(again[1], name) == getattr(fitted, name)
-    assert temperatures.from_arrays(temperatures.to_arrays([])) == []
+    assert temperature.from_arrays(temperature.to_arrays([])) == []

@@ -9,24 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity.selectors import choose, row_hash
-from posterity.thresholds import Threshold, descending
+from posterity.method.decide.selectors import choose, row_hash
+from posterity.method.decide.top_k_keys import descending
 
 # Few values, so that there are ties; neighbours, so that they differ in the last bits only.
-near = st.sampled_from([0, 1, 2**16 - 1, 2**16, 2**48, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1])
 finite = st.floats(allow_nan=False, allow_infinity=False)
 tight = st.sampled_from([0.0, -0.0, 1.0, np.nextafter(1.0, 2), 5e-324, -5e-324, -1.0, 1e308])
-
-
-@given(keys=st.lists(near | st.integers(0, 2**64 - 1), min_size=1, max_size=60), data=st.data())
-def test_a_threshold_is_the_last_of_the_lowest(keys: list[int], data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, len(keys)))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(keys)), max_size=3)))
-    blocks = np.split(np.array(keys, dtype=np.uint64), cuts)
-    found = Threshold.find(lambda: blocks, count)
-    lowest = sorted(keys)[:count]
-    assert found.key == lowest[-1]
-    assert found.equal == lowest.count(found.key)
 
 
 @given(scores=st.lists(finite | tight, min_size=2, max_size=30))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Store
-from posterity.engine import votefiles
-from posterity.engine.context import Context
-from posterity.engine.runs import Run, unfinished
+from posterity import Store, VoteFile
+from posterity.engine.evaluation import vote_file
+from posterity.engine.evaluation.run_votes import Run, unfinished
+from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData
-from posterity.tables import pieces
-from posterity.tables.delta import to_parquet
-from posterity.tables.files import open_files
-from posterity.votes import Cast
+from posterity.method.data.votes import ModelVotes
+from posterity.storage import input_files
+from posterity.storage.files import open_files
 from tests.stores import World, contents, small_store
 
 
@@ -41,8 +39,8 @@ def store(tmp_path: Path, world: World) -> Store:
 @pytest.fixture
 def tiny_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows at a time, as if they were very many."""
-    monkeypatch.setattr(pieces, "BATCH", 4)
-    monkeypatch.setattr(votefiles, "TOGETHER", 7)
+    monkeypatch.setattr(input_files, "BATCH", 4)
+    monkeypatch.setattr(vote_file, "TOGETHER", 7)
 
 
 def opened(store: Store) -> Context:
@@ -66,12 +64,7 @@ def test_votes_of_a_shard_are_read_alone(
     for _ in range(data.draw(st.integers(0, 4))):
         rows = np.array(data.draw(st.lists(st.integers(0, 39), unique=True, max_size=12)))
         rows = rows.astype(np.int64)
-        if data.draw(st.booleans()):
-            run.keep_votes(rows, Cast((rows % 2).astype(np.int32)))
-        else:  # as an older version named them
-            name = f"runs/one/votes-{uuid.uuid4().hex[:16]}.parquet"
-            table = pa.table({"row": rows, "vote": (rows % 2).astype(np.int32)})
-            run.context.files.write(name, to_parquet(table))
+        run.keep_votes(rows, ModelVotes((rows % 2).astype(np.int32)))
         wanted |= {row: row % 2 for row in rows.tolist()}
     rows, cast = run.votes()
     assert dict(zip(rows.tolist(), cast.hard.tolist(), strict=True)) == wanted
@@ -81,7 +74,7 @@ def test_votes_of_a_shard_are_read_alone(
 
 def test_only_a_shards_own_files_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(opened(store), "one")
-    run.keep_votes(np.arange(60), Cast(np.zeros(60, dtype=np.int32)))
+    run.keep_votes(np.arange(60), ModelVotes(np.zeros(60, dtype=np.int32)))
     assert len(run.batches("votes")) == 3
     kept, read = run.kept(), list[str]()
     files = type(run.context.files)
@@ -96,23 +89,6 @@ def test_only_a_shards_own_files_are_read(store: Store, monkeypatch: pytest.Monk
     assert len(read) == 1
 
 
-def test_a_run_of_an_older_version_is_finished(store: Store, world: World) -> None:
-    """Its votes are in files that do not say of which shard they are."""
-    twin_votes = world.votes_table("new")
-    plan = store.plan("new", budget="100%")
-    context = opened(store)
-    half = np.arange(0, 60, 2)
-    codes = context.classes.encode(world.votes["new"][half].tolist())
-    table = pa.table({"row": half, "vote": codes})
-    context.files.write(f"runs/{plan.id}/votes-{'0' * 16}.parquet", to_parquet(table))
-    asked: list[int] = []
-    store.update(world.model("new", asked.extend), budget="100%")
-    assert sorted(asked) == list(range(1, 60, 2))
-    other = small_store(Path(store.path).parent / "other", world)
-    other.update(world.model("new"), budget="100%", votes=twin_votes)
-    assert contents(store)["rows"] == contents(other)["rows"]
-
-
 @pytest.mark.usefixtures("tiny_batches")
 @pytest.mark.parametrize("kind", ["table", "parquet", "csv", "folder"])
 def test_a_file_in_batches_is_a_file_at_once(
@@ -125,8 +101,8 @@ def test_a_file_in_batches_is_a_file_at_once(
     other = small_store(tmp_path / "other", world)
     other.register(world.model("new"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(votefiles, "TOGETHER", 10**6)
-        patch.setattr(pieces, "BATCH", 10**6)
+        patch.setattr(vote_file, "TOGETHER", 10**6)
+        patch.setattr(input_files, "BATCH", 10**6)
         once = other.update(world.model("new"), budget="50%", votes=votes)
     if kind == "parquet":
         pq.write_table(votes, tmp_path / "votes.parquet")
@@ -156,10 +132,10 @@ def test_soft_votes_in_batches_are_soft_votes_at_once(
     sure = [None if at % 7 == 0 else row for at, row in enumerate(table.tolist())]
     votes = world.votes_table("new").append_column("probs", [sure])
     other = small_store(tmp_path / "other", world)
-    other.update(world.model("new"), budget="90%", votes=votes, soft="probs")
-    monkeypatch.setattr(pieces, "BATCH", 3)
-    monkeypatch.setattr(votefiles, "TOGETHER", 5)
-    store.update(world.model("new"), budget="90%", votes=votes, soft="probs")
+    other.update(world.model("new"), budget="90%", votes=VoteFile(votes, soft="probs"))
+    monkeypatch.setattr(input_files, "BATCH", 3)
+    monkeypatch.setattr(vote_file, "TOGETHER", 5)
+    store.update(world.model("new"), budget="90%", votes=VoteFile(votes, soft="probs"))
     rows = contents(store)["rows"]
     assert rows == contents(other)["rows"]
     assert len({len(row["soft_classes"] or []) for row in rows}) == 3
@@ -193,7 +169,7 @@ def test_nothing_is_kept_of_a_file_that_is_refused(
 def test_a_strict_file_that_lacks_items_leaves_nothing(store: Store, world: World) -> None:
     votes = world.votes_table("new").slice(20)
     with pytest.raises(InvalidData, match="20 planned items have no row"):
-        store.update("new", budget="100%", votes=votes, strict=True)
+        store.update("new", budget="100%", votes=VoteFile(votes, strict=True))
     assert unfinished(opened(store)) == []
 
 
@@ -203,10 +179,9 @@ def test_votes_come_in_parts(store: Store, world: World) -> None:
     plan = store.plan("new", budget="100%")
     votes = world.votes_table("new")
     run = Run(opened(store), plan.id)
-    options: dict[str, Any] = {"id_column": "id", "vote_column": "vote"}
-    first = votefiles.take_votes(run, plan, votes.slice(0, 40), **options)
+    first = vote_file.take_votes(run, plan, VoteFile(votes.slice(0, 40)))
     assert (first.folded, first.without) == (40, 20)
-    again = votefiles.take_votes(run, plan, votes.slice(30), **options)
+    again = vote_file.take_votes(run, plan, VoteFile(votes.slice(30)))
     assert (again.folded, again.without) == (30, 0)
     held = [pq.read_metadata(f"{store.path}/{path}").num_rows for path in run.batches("votes")]
     assert sum(held) == 60
@@ -216,7 +191,7 @@ def test_votes_come_in_parts(store: Store, world: World) -> None:
 def test_planned_items_come_in_batches(store: Store) -> None:
     plan = store.plan("new", budget="50%")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("posterity.engine.evaluating.WRITTEN", 7)
+        patch.setattr("posterity.engine.evaluation.evaluate.WRITTEN", 7)
         parts = list(store.planned_batches(plan))
     assert [part.num_rows for part in parts] == [7, 7, 7, 7, 2]
     numbers = pa.concat_tables(parts).column("number").to_pylist()

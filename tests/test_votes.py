@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from posterity import SoftVotes
 from posterity.errors import InvalidData, InvalidParameter
-from posterity.votes import check_codes, check_probabilities, majority
+from posterity.method.data.votes import check_codes, check_probabilities, majority
 from tests import naive
 
 

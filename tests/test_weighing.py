@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Model, Store, prevalence, weighing
+from posterity import Model, Store
 from posterity.cli import run as command
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.replay import Recording, run
+from posterity.validation import shift
 from tests.stores import NAMES, World
 
 WEIGHTS = st.lists(st.floats(0, 100), min_size=1, max_size=200).filter(
@@ -38,39 +39,39 @@ def plainly_kept(weights: list[float]) -> list[int]:
 
 @given(WEIGHTS)
 def test_those_kept_are_those_of_plain_loops(weights: list[float]) -> None:
-    assert weighing.kept(np.array(weights)).tolist() == plainly_kept(weights)
+    assert shift.kept(np.array(weights)).tolist() == plainly_kept(weights)
 
 
 @given(WEIGHTS)
 def test_the_highest_weights_stay_and_none_without(weights: list[float]) -> None:
     each = np.array(weights)
-    kept = np.isin(np.arange(len(each)), weighing.kept(each))
+    kept = np.isin(np.arange(len(each)), shift.kept(each))
     assert not kept[each == 0].any()
     assert kept[each >= min(each.max(), 10 * each.mean())].all()
 
 
 @given(st.integers(1, 300), st.floats(1e-3, 1e3))
 def test_equal_weights_keep_everything(items: int, weight: float) -> None:
-    assert weighing.kept(np.full(items, weight)).tolist() == list(range(items))
+    assert shift.kept(np.full(items, weight)).tolist() == list(range(items))
 
 
 def test_what_is_left_has_the_mix_that_was_asked_for() -> None:
     group = np.random.default_rng(0).integers(0, 4, 4000)
     wanted = np.array([0.55, 0.25, 0.15, 0.05])
-    weights = prevalence.weights_of_groups(group, 10_000 * wanted, 4)
-    kept = group[weighing.kept(weights)]
+    weights = shift.weights_of_groups(group, 10_000 * wanted, 4)
+    kept = group[shift.kept(weights)]
     np.testing.assert_allclose(np.bincount(kept) / len(kept), wanted, atol=0.02)
     # Groups nobody labelled cannot be had; those that differ by chance alone are left alone.
-    more = prevalence.weights_of_groups(group, np.append(10_000 * wanted, 500.0), 5)
+    more = shift.weights_of_groups(group, np.append(10_000 * wanted, 500.0), 5)
     assert len(more) == len(group)
-    alike = prevalence.weights_of_groups(group, np.bincount(group) + np.array([5.0, -5, 5, -5]), 4)
-    assert weighing.kept(alike).tolist() == list(range(4000))
+    alike = shift.weights_of_groups(group, np.bincount(group) + np.array([5.0, -5, 5, -5]), 4)
+    assert shift.kept(alike).tolist() == list(range(4000))
 
 
 @pytest.mark.parametrize("wrong", [[1.0, -1.0], [1.0, np.nan], [0.0, 0.0], [[1.0]], ["a", "b"]])
 def test_weights_that_are_none(wrong: Any) -> None:
     with pytest.raises(InvalidData, match="weights"):
-        weighing.checked(wrong)
+        shift.checked(wrong)
 
 
 def mixed(items: int = 4000) -> tuple[Recording, Recording]:

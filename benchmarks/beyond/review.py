@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posterity import Model, Store
+from posterity.method.data.votes import MISSING
 from posterity.replay import Recording, take_apart
-from posterity.votes import MISSING
 
 Row = dict[str, Any]
 

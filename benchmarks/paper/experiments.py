@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from posterity import priors, replay, rules
-from posterity.budget import Budget
+from posterity.method.decide.budget import Budget
+from posterity.method.decide.selectors import Entropy
 from posterity.replay import Recording, Results, fit, take_apart, walk
-from posterity.selectors import Entropy
 
 PAPER_MODELS = [
     *("alexnet", "squeezenet1_0", "vgg11", "inception_v1_tf", "resnet18", "vgg13"),

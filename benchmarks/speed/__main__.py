@@ -136,13 +136,12 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, action="append", help="print, write nothing")
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--kind", choices=rules.KINDS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.stream:
         print(json.dumps(scale.stream(options.stream)))
         return
     if options.table:
-        print(json.dumps(rules.imagenet_table(options.table, options.kind)))
+        print(json.dumps(rules.imagenet_table(options.table)))
         return
     parts = []
     for name in options.only or PARTS:

@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.speed.dense import BLOCK_CELLS, Dense, Fold, spread
 from benchmarks.speed.history import History, Setting
 from benchmarks.speed.timing import Timing, on_threads, table, timed
-from posterity._kernels import policy
-from posterity.products import Votes
+from posterity.method.data.votes import VoteTable
+from posterity.method.kernels import compiler
 
 HEADLINES = tuple(Setting(1000, 16, 0.1, estimator) for estimator in ("diagonal", "full"))
 ITEMS = {
@@ -79,7 +79,7 @@ def _copy(traffic: int) -> Callable[[], None]:
     def work(start: int, stop: int) -> None:
         target[start:stop] = source[start:stop]
 
-    return lambda: policy.spread(len(source), work)
+    return lambda: compiler.spread(len(source), work)
 
 
 def _measure_dense(history: History) -> DenseTimings:
@@ -98,7 +98,7 @@ def _measure_dense(history: History) -> DenseTimings:
         ),
         strict=True,
     )
-    ours = history.product().fold(Votes.only(history.hard[:items])).entropy
+    ours = history.product().fold(VoteTable.only(history.hard[:items])).entropy
     difference = float(np.abs(dense.out.entropy - ours).max())
     threaded = None
     if setting in HEADLINES:

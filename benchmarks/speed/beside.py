@@ -16,8 +16,8 @@ from benchmarks import peers
 from benchmarks.speed.history import History, Setting
 from benchmarks.speed.timing import Timing, on_threads, table, timed
 from posterity import Beliefs
-from posterity._arrays import Floats
-from posterity.products import Votes
+from posterity.method.data.arrays import Floats
+from posterity.method.data.votes import VoteTable
 
 SIZES = {
     Setting(100, 16, 0.1, "full"): 10_000,
@@ -47,7 +47,9 @@ def measure(python: Path) -> Iterator[Meeting]:
         history = History.draw(setting, items)
 
         def written_out(history: History = history) -> Floats:
-            return Beliefs.from_votes(history.product(), Votes.only(history.hard)).probabilities()
+            return Beliefs.from_votes(
+                history.product(), VoteTable.only(history.hard)
+            ).probabilities()
 
         with on_threads(1):
             step, every = timed(history.step, items), timed(written_out, items)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.speed.history import History
 from posterity import Confusion, priors
-from posterity._arrays import Codes
+from posterity.method.data.arrays import Codes
 
 Singles = NDArray[np.float32]
 BLOCK_CELLS = (2**16, 2**18, 2**20, 2**22)

@@ -8,10 +8,11 @@ import numpy as np
 
 from benchmarks.speed.history import HIGHEST, LABELLED, LOWEST, History, Setting
 from benchmarks.speed.timing import Timing, on_threads, table, timed
-from posterity import fitting, priors
-from posterity._arrays import Codes
-from posterity.dependence import Dependence
-from posterity.rehearsal import Fits
+from posterity import priors
+from posterity.method.beliefs import fit as beliefs_fit
+from posterity.method.beliefs.dependent import Dependence
+from posterity.method.data.arrays import Codes
+from posterity.validation.rehearsal import Fits
 
 SETTING = Setting(classes=1000, models=16, share=0.1, estimator="diagonal")
 ITEMS = 1_000_000
@@ -48,7 +49,7 @@ def measure() -> Measured:
     history = History.draw(SETTING, ITEMS)
     prior = priors.uniform(SETTING.classes)
     votes, truth = labelled(SETTING.models)
-    fit = fitting.fit(votes, truth, prior)
+    fit = beliefs_fit.fit(votes, truth, prior)
     who, stored = range(SETTING.models - 1), history.stored
     earlier = np.ascontiguousarray(history.hard[:, :-1])
 

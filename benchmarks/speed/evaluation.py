@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks.speed.timing import Timing, figure, table, timed
 from benchmarks.store import CLASSES, write_inputs
+from posterity.cli.demo.detectors import available
+from posterity.cli.demo.texts import read_texts
 from posterity.errors import MissingExtra
-from posterity.languages.detectors import available
-from posterity.languages.texts import read_texts
 
 TEXTS = 3000
 REPEATS = 3

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from posterity import Confusion, priors
-from posterity._arrays import Codes, Floats
-from posterity.products import Folded, Product, Votes
+from posterity.method.beliefs.product import Folded, Product
+from posterity.method.data.arrays import Codes, Floats
+from posterity.method.data.votes import VoteTable
 
 LOWEST, HIGHEST = 0.65, 0.85
 """Accuracies of the first and of the last model."""
@@ -73,7 +74,7 @@ class History:
 
     def fold(self) -> Folded:
         """Entropy, most believed class and its belief, from the votes."""
-        folded = self.product().fold(Votes.only(self.hard))
+        folded = self.product().fold(VoteTable.only(self.hard))
         _ = folded.belief_best
         return folded
 
@@ -90,7 +91,7 @@ class History:
 
 def believe(product: Product, hard: Codes, stored: Codes) -> Floats:
     """Fold the votes; the belief of the stored labels."""
-    folded = product.fold(Votes.only(hard), stored)
+    folded = product.fold(VoteTable.only(hard), stored)
     _ = folded.belief_best
     return folded.belief_stored
 

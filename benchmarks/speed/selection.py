@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.speed.timing import free_memory, table, timed
-from posterity.beliefs import ENTROPY_BITS, kept
-from posterity.selectors import choose
+from posterity.method.beliefs.plain import ENTROPY_BITS, kept
+from posterity.method.decide.selectors import choose
 
 SIZES = (10**6, 10**7, 10**8)
 SHARE = 0.1

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.trust.experiments import Given
-from posterity import fitting, priors
-from posterity._arrays import Codes, Floats
-from posterity.beliefs import Beliefs
-from posterity.confusion import Confusion
-from posterity.dependence import PLAIN_CALIBRATOR, Dependence
+from posterity import priors
+from posterity.method.beliefs import fit as beliefs_fit
+from posterity.method.beliefs.confusion import Confusion
+from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
+from posterity.method.beliefs.plain import Beliefs
+from posterity.method.data.arrays import Codes, Floats
+from posterity.method.data.votes import MISSING
 from posterity.replay.split import Parts, from_source, read_split, take_apart
-from posterity.votes import MISSING
 
 SHARES = (0.1, 0.3, 1.0)
 WRONG_LABELS, PRODUCT = 5, 6
@@ -79,17 +80,17 @@ def ablate(to: Given, path: Path) -> None:
     target = np.ascontiguousarray(split.target.votes.T.astype(np.int32))
     prior, side = priors.uniform(classes), np.arange(len(labelled)) % 2
     fits = [
-        fitting.fit(labelled[side != half], split.labelled.truth[side != half], prior)
+        beliefs_fit.fit(labelled[side != half], split.labelled.truth[side != half], prior)
         for half in (0, 1)
     ]
-    whole = fitting.fit(labelled, split.labelled.truth, prior)
+    whole = beliefs_fit.fit(labelled, split.labelled.truth, prior)
     found = []
     for share in SHARES:
         known, given = _thinned(labelled, share, 1), _thinned(target, share, 2)
         for name, (change, without) in PARTS.items():
             numbers: Floats = np.array(PLAIN_CALIBRATOR)
             if without is not None:
-                numbers = fitting.calibrate(
+                numbers = beliefs_fit.calibrate(
                     [
                         (change(fit), known[side == half], split.labelled.truth[side == half])
                         for half, fit in enumerate(fits)

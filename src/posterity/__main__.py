@@ -1,5 +1,7 @@
 """``python -m posterity``."""
 
+from __future__ import annotations
+
 from posterity.cli import main
 
 main()

@@ -6,8 +6,11 @@
     ├── InvalidData               arrays or files that cannot be used (also a ValueError)
     │   └── InvalidRecording      a recording that cannot be read or is inconsistent
     ├── StoreError                a store that cannot be read, written or understood
-    │   └── CommitConflict        somebody else committed first; nothing was lost
+    │   ├── CommitConflict        somebody else committed first; nothing was lost
+    │   │   └── Superseded        what was being read was replaced and vacuumed; read again
+    │   └── Missing               a file that is not there, or no longer
     ├── Unavailable               a source of votes that does not answer, whatever it is asked
+    ├── Untrusted                 code or a server named by a store, which nobody here has allowed
     └── MissingExtra              an optional dependency that is not installed (also an ImportError)
 
 ``kind`` is the name used in JSON; ``exit_code`` is what the command line ends with:
@@ -63,7 +66,22 @@ class InvalidParameter(PosterityError, ValueError):
         >>> print(InvalidParameter.of("budget", "a count ≥ 0", -1))
         The parameter 'budget' must be a count ≥ 0; got -1.
         """
-        return cls(f"The parameter '{parameter}' must be {allowed}; got {given!r}.", hint=hint)
+        return cls(
+            f"The parameter '{parameter}' must be {allowed}; got {_shown(given)}.", hint=hint
+        )
+
+
+SHOWN = 200
+"""Characters of what was given that an error repeats."""
+
+
+def _shown(given: object) -> str:
+    """A value as an error shows it, whatever it is: some are too long, some cannot be written."""
+    try:
+        text = repr(given)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return f"a value of type {type(given).__name__} too long to show"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text):,} characters)"
 
 
 class UnknownName(InvalidParameter):
@@ -80,11 +98,12 @@ class UnknownName(InvalidParameter):
         """
         names = list(known)
         if not names:
-            return cls(f"There is no {what} {name!r}; there is none yet.")
-        near = difflib.get_close_matches(name, names, n=1)
+            return cls(f"There is no {what} {_shown(name)}; there is none yet.")
+        # What is longer than this is no slip of the finger, and takes long to compare.
+        near = difflib.get_close_matches(name, names, n=1) if len(name) <= SHOWN else []
         shown = ", ".join(names[:20]) + (f", … ({len(names)} in all)" if len(names) > 20 else "")
         hint = f"Did you mean {near[0]!r}?" if near else None
-        return cls(f"There is no {what} {name!r}; known are: {shown}.", hint=hint)
+        return cls(f"There is no {what} {_shown(name)}; known are: {shown}.", hint=hint)
 
 
 class InvalidData(PosterityError, ValueError):
@@ -111,10 +130,28 @@ class CommitConflict(StoreError):
     kind = "conflict"
 
 
+class Superseded(CommitConflict):
+    """Files that were being read were replaced by a compaction and vacuumed."""
+
+
+class Missing(StoreError):
+    """A file that is not there, or no longer."""
+
+
 class Unavailable(PosterityError):
     """A source of votes that cannot be used at all: no single item is to blame."""
 
     kind = "unavailable"
+
+
+class Untrusted(PosterityError):
+    """A source of votes that a store names, and nobody on this machine has allowed."""
+
+    kind = "untrusted"
+
+
+class PosterityWarning(UserWarning):
+    """What does not stop a call, but should be known."""
 
 
 class MissingExtra(PosterityError, ImportError):

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from benchmarks.paper.experiments import PAPER_MODELS
 
 from posterity import Model, Recording, Store, replay
-from posterity.demo import Job, run_job
-from posterity.languages.texts import OTHER, read_texts
+from posterity.cli.demo.job import Job, run_job
+from posterity.cli.demo.texts import OTHER, read_texts
 from tests.conftest import real_recording
 
 BUDGET = "10%"

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page
 
 from posterity import Model, Store
-from posterity.report.pages import belief, estimate
+from posterity.web.report.pages import belief, estimate
 from tests.browser.pages import ask, complete, figures, item_at, twin, undrawn, visit
 from tests.browser.serving import Servers
 from tests.browser.stores import Stores

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page
 
 from posterity import Store
-from posterity.report.pages import belief, estimate, number, percent
+from posterity.web.report.pages import belief, estimate, number, percent
 from tests.browser.conftest import Shoot
 from tests.browser.pages import (
     NAMES,

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Page, Route
 
-from posterity import Store
-from posterity.engine.planning import Plan
+from posterity import Store, VoteFile
+from posterity.engine.evaluation.plans import Plan
 from tests.browser.conftest import Shoot
 from tests.browser.pages import (
     answered,
@@ -198,7 +198,7 @@ def test_a_plan_that_is_kept_can_be_carried_out(
     assert again.id == kept
     ids = store.planned_items(again).column("id")
     votes = pa.table({"id": ids, "vote": ["de"] * len(ids)})
-    report = store.update(MODEL, plan=kept, votes=votes, strict=True)
+    report = store.update(MODEL, plan=kept, votes=VoteFile(votes, strict=True))
     assert report.to_dict()["evaluations"] == 96
     assert store.log()[-1].budget == "5%"
 

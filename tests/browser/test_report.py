@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, Page
 
 from posterity import Store
 from posterity.cli import run
-from posterity.report.pages import estimate, number
+from posterity.web.report.pages import estimate, number
+from posterity.web.report.summary import summary
 from tests.browser import chromium as chromiums
 from tests.browser.conftest import SCREENSHOTS, Shoot
 from tests.browser.hostile import CLASSES, MODELS, hostile_store, ids
@@ -153,7 +154,7 @@ def test_the_report_of_a_hostile_store(alone: Page, tmp_path: Path, shoot: Shoot
     assert MODELS[3] in alone.inner_text("main")
     assert alone.locator("table.flips tbody th").first.inner_text() in ids()
     shoot(alone, "hostile-report")
-    said = Store(store).summary().to_markdown()
+    said = summary(Store(store)).to_markdown()
     for text in (*CLASSES, *MODELS):
         assert text not in said
     assert not re.search(r"(?<!\\)[<>]|&lt;|(?<!\\)\]\(|https?://", said)

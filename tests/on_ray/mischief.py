@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from posterity.executors import Executor, Pool, Replicas
-from posterity.tables import failpoints
+from posterity.engine.executors import Executor, Pool, Replicas
+from posterity.storage import failpoints
 
 WORKER, AFTER, WRITING, NODE, STALL = "worker", "after", "writing", "node", "stall"
 POOL = "replicas"

@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from posterity import Model, Store
+from posterity import Evaluation, Model, Store
+from posterity.engine.executors import LOCAL, Executor, open_executor
 from posterity.errors import Unavailable
-from posterity.executors import LOCAL, Executor, open_executor
 from tests.on_ray.conftest import Nodes
 from tests.on_ray.mischief import AFTER, NODE, POOL, STALL, WORKER, WRITING, Fault, Mischief
-from tests.stores import NAMES, World, contents
+from tests.stores import NAMES, World, contents, registered
 
 pytestmark = pytest.mark.usefixtures("nodes")
 
@@ -46,7 +46,7 @@ def prepared(path: Path) -> Store:
 def updated(path: Path, executor: Executor | str, model: Model | None = None) -> Store:
     store = Store(path, executor=executor)
     arriving = World(ITEMS, 120).model("new") if model is None else model
-    store.update(arriving, budget="60%", rule=RULE, batch=4)
+    store.update(arriving, budget="60%", rule=RULE, evaluation=Evaluation(batch=4))
     return store
 
 
@@ -143,13 +143,16 @@ def test_an_item_that_kills_whoever_looks_at_it_costs_itself(
     die: Callable[[], None], tmp_path: Path
 ) -> None:
     store = prepared(tmp_path / "store")
-    plan = store.plan(World(ITEMS, 120).model("new"), budget="60%", rule=RULE)
+    plan = store.plan(registered(store, World(ITEMS, 120).model("new")), budget="60%", rule=RULE)
     poisoned = int(plan.rows[len(plan.rows) // 2])
-    store = updated(tmp_path / "store", "ray", _deadly(poisoned, die))
+    store = Store(tmp_path / "store", executor="ray")
+    asked: dict[str, Any] = {"budget": "60%", "rule": RULE, "evaluation": Evaluation(batch=4)}
+    report = store.update(_deadly(poisoned, die), **asked)
+    assert "replicas of the model die over it" in report.note
     last = store.log()[-1]
     assert last.failed == [poisoned]
     assert last.report["evaluations"] == len(plan.rows) - 1
-    assert "replicas of the model die over it" in last.report["note"]
+    assert last.report["note"] == "1 item failed"  # messages may hold what must be forgotten
     assert store.check() == []
 
 
@@ -194,7 +197,9 @@ def test_a_replica_that_leaks_is_replaced(tmp_path: Path, undisturbed: dict[str,
     prepared(tmp_path / "store")
     store = Store(tmp_path / "store", executor="ray")
     model = Model("new", labelled=world.labelled_table("new"), predict=cast(Any, Leaking))
-    store.update(model, budget="60%", rule=RULE, batch=1, replicas="1,memory=900MiB")
+    store.update(
+        model, budget="60%", rule=RULE, evaluation=Evaluation(batch=1, replicas="1,memory=900MiB")
+    )
     assert len(log.read_text().split()) > 2
     assert contents(store) == undisturbed
 

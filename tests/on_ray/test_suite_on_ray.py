@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from posterity import Model, Store
+from posterity import Evaluation, Model, Store
+from posterity.cli.demo.detectors import LOADERS, UNKNOWN, Detector, to_class
+from posterity.cli.demo.texts import CLASSES, OTHER, read_texts
+from posterity.engine.executors import Executor, open_executor
 from posterity.errors import InvalidParameter, Unavailable
-from posterity.executors import Executor, open_executor
-from posterity.languages.detectors import LOADERS, UNKNOWN, Detector, to_class
-from posterity.languages.texts import CLASSES, OTHER, read_texts
 from tests.executor_suite import ExecutorSuite
 from tests.stores import NAMES, World, contents
 
@@ -77,7 +77,9 @@ def test_a_model_on_cards_is_loaded_once_by_each_replica(tmp_path: Path) -> None
     store.add(world.table())
     seen: list[tuple[int, int]] = []
     report = store.update(
-        model, batch=3, replicas="2,cpus=0,gpus=1", progress=lambda *told: seen.append(told)
+        model,
+        progress=lambda *told: seen.append(told),
+        evaluation=Evaluation(batch=3, replicas="2,cpus=0,gpus=1"),
     )
     assert report.evaluations == 300
     made = log.read_text().split()
@@ -92,7 +94,7 @@ def test_needs_no_node_has_are_told(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "store", classes=NAMES, executor="ray")
     store.add(world.table())
     with pytest.raises(InvalidParameter, match=r"needs 1 CPU, 4 GPU, and no node .* has so much"):
-        store.update(world.model("old"), replicas="1,gpus=4")
+        store.update(world.model("old"), evaluation=Evaluation(replicas="1,gpus=4"))
 
 
 @pytest.mark.long
@@ -114,7 +116,7 @@ def test_a_real_detector_votes_the_same_on_a_cluster(tmp_path: Path) -> None:
             class_map=to_class("py3langid"),
             other=OTHER,
         )
-        assert store.update(model, batch=32).evaluations == 400
+        assert store.update(model, evaluation=Evaluation(batch=32)).evaluations == 400
         assert store.check() == []
         stores.append(contents(store))
     assert stores[0] == stores[1]
@@ -150,7 +152,7 @@ def test_errors_of_items_are_records_as_on_one_machine(tmp_path: Path) -> None:
     for executor in ("local", "ray"):
         store = Store.create(tmp_path / executor, classes=NAMES, shard_rows=25, executor=executor)
         store.add(world.table())
-        report = store.update(model, batch=7)
+        report = store.update(model, evaluation=Evaluation(batch=7))
         assert (report.evaluations, report.errors) == (88, 2)
         stores.append(contents(store))
     assert stores[0] == stores[1]

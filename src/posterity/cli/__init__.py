@@ -1,33 +1,95 @@
 """The command line: the library's verbs, with help, tables and JSON.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted. Errors are one paragraph
-on stderr, or an
-object with ``--json``; never a traceback.
+on stderr, or an object with ``--json``; never a traceback.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from importlib import import_module
+from typing import TextIO
 
 import click
 
-import posterity
-from posterity._first_use import when_compiling
-from posterity.cli import bringing, changing, inspecting, reviewing, showing
-from posterity.cli.demo import demo_command
-from posterity.cli.replay import replay_command
-from posterity.errors import PosterityError
+from posterity._text import json_text
+from posterity._version import __version__
+from posterity.cli.output import echo
+from posterity.errors import PosterityError, PosterityWarning
+from posterity.method.kernels import when_compiling
 
 TRACEBACK = "POSTERITY_TRACEBACK"
 """Set in the environment, errors are raised as they are."""
+LONGEST = 2000
+"""Characters of an error that are printed."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(posterity.__version__, prog_name="posterity")
+COMMANDS = {
+    "add": ("data", "Add items."),
+    "check": ("inspect", "Verify every invariant."),
+    "classes": ("data", "Show or append classes."),
+    "compact": ("steps", "Fewer files; purge removed items."),
+    "compare": ("steps", "Which model to spend the same money on."),
+    "demo": ("demo.command", "See the main job on real texts and detectors."),
+    "explain": ("inspect", "Why an item has its label."),
+    "flips": ("inspect", "The labels a step changed."),
+    "history": ("inspect", "What happened to one item."),
+    "import": ("data", "Items and labels from stored predictions."),
+    "init": ("data", "Make an empty store."),
+    "labels": ("inspect", "Current labels."),
+    "log": ("inspect", "The steps of a store."),
+    "model": ("data", "Register a model."),
+    "plan": ("steps", "Which items a model should look at."),
+    "reliability": ("inspect", "How far beliefs can be trusted."),
+    "remove": ("steps", "Remove items."),
+    "replay": ("replay", "Measure on recorded predictions."),
+    "report": ("show", "A store, or one step, as a file to send."),
+    "revert": ("steps", "Undo a step."),
+    "review": ("review", "Ask people about items, and take their answers."),
+    "runs": ("inspect", "Plans and unfinished runs."),
+    "serve": ("show", "Look at a store in a browser."),
+    "settle": ("steps", "Make pending flips."),
+    "status": ("inspect", "A store at a glance."),
+    "update": ("steps", "Spend a plan and commit a step."),
+    "vacuum": ("steps", "Delete files nothing refers to."),
+}
+"""Where each command is, and what it does in a line: help must not load them all."""
+
+
+class Commands(click.Group):
+    """Commands that are loaded when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """By name."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """A command with all it needs."""
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            module = import_module(f"posterity.cli.{COMMANDS[cmd_name][0]}")
+            self.add_command(getattr(module, f"{cmd_name}_command"))
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """A line each, without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def every(self) -> dict[str, click.Command]:
+        """All commands, loaded."""
+        context = click.Context(self)
+        found = {name: self.get_command(context, name) for name in COMMANDS}
+        return {name: command for name, command in found.items() if command is not None}
+
+
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="posterity")
 def cli() -> None:
     """Keep a dataset's stored predictions up to date as models improve.
 
@@ -43,36 +105,34 @@ def cli() -> None:
     """
 
 
-for command in (
-    *(bringing.init_command, bringing.classes_command, bringing.add_command),
-    *(bringing.import_command, bringing.model_command, changing.remove_command),
-    *(changing.plan_command, changing.compare_command),
-    *(changing.update_command, changing.revert_command),
-    reviewing.review_command,
-    *(changing.settle_command, changing.compact_command, changing.vacuum_command),
-    *(inspecting.status_command, inspecting.log_command, inspecting.flips_command),
-    *(inspecting.labels_command, inspecting.history_command, inspecting.check_command),
-    inspecting.explain_command,
-    inspecting.reliability_command,
-    *(showing.serve_command, showing.report_command),
-    *(demo_command, replay_command),
-):
-    cli.add_command(command)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     for stream in (sys.stdout, sys.stderr):
         # Where the encoding knows no Σ, a question mark is better than no table at all.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    warnings.showwarning = _show_warning
     if sys.stderr.isatty():
         when_compiling(_say_why_it_takes_longer)
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Ours in one sentence; those of others as they come."""
+    told = warnings.formatwarning(message, category, filename, lineno, line).rstrip()
+    ours = issubclass(category, PosterityWarning)
+    echo(f"Warning: {message}" if ours else told, file=file, err=True)
+
+
 def _say_why_it_takes_longer() -> None:
-    click.echo("First use on this machine: compiling, once, for up to a minute …", err=True)
+    echo("First use on this machine: compiling, once, for up to a minute …", err=True)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -82,7 +142,7 @@ def run(arguments: Sequence[str]) -> int:
         code = cli.main(args=list(arguments), prog_name="posterity", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
+        echo(error.format_message())
         return 2
     except BrokenPipeError:
         # The reader of our output has left (as `| head` does); there is nobody to tell.
@@ -91,13 +151,18 @@ def run(arguments: Sequence[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get(TRACEBACK):
             raise
-        told = _told(error)
+        told = {name: _cut(text) for name, text in _told(error).items()}
         if as_json:
-            click.echo(json.dumps({"error": told}, ensure_ascii=False), err=True)
+            echo(json_text({"error": told}), err=True)
         else:
             hint = f" {told['hint']}" if told["hint"] else ""
-            click.echo(f"Error: {told['message']}{hint}", err=True)
+            echo(f"Error: {told['message']}{hint}", err=True)
         return _exit_code(error)
+
+
+def _cut(text: str | None) -> str | None:
+    """A message as long as one can be read: what was given may be repeated in it."""
+    return text if text is None or len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _told(error: BaseException) -> dict[str, str | None]:
@@ -110,6 +175,9 @@ def _told(error: BaseException) -> dict[str, str | None]:
         return {"kind": "usage", "message": error.format_message(), "hint": hint}
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return {"kind": "interrupted", "message": "Interrupted.", "hint": None}
+    if isinstance(error, UnicodeEncodeError):
+        message = "An argument has bytes that are not UTF-8 text."
+        return {"kind": "usage", "message": message, "hint": None}
     if isinstance(error, OSError):
         which = f": '{error.filename}'" if error.filename else ""
         return {"kind": "file", "message": f"{error.strerror or error}{which}.", "hint": None}
@@ -125,4 +193,4 @@ def _exit_code(error: BaseException) -> int:
         return error.exit_code
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return 130
-    return 2 if isinstance(error, click.UsageError) else 1
+    return 2 if isinstance(error, (click.UsageError, UnicodeEncodeError)) else 1

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TextIO
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
-from rich.measure import Measurement
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,29 +20,58 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from posterity.replay.experiment import Progress as Report
-from posterity.replay.table import SHED_FIRST, table
+from posterity._text import SHOWN_AS, json_text
+from posterity._text import Progress as ShowProgress
 
 PIPED_WIDTH = 200
 
 
+_IN_TEXTS = {code: seen for code, seen in SHOWN_AS.items() if code not in (0x09, 0x0A)}
+
+
+def echo(text: str, *, err: bool = False, file: TextIO | None = None) -> None:
+    """Print a text for people: the one place for it. Names, ids and answers of servers are in it,
+    and what they hold must not move the cursor, colour the screen or write to the clipboard.
+    """
+    click.echo(text.translate(_IN_TEXTS), err=err, file=file)
+
+
+@dataclass(frozen=True)
+class _Harmless:
+    """Something for people with nothing in it that a terminal obeys, but what Rich puts there."""
+
+    inner: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self.inner, options):
+            if segment.control is None:
+                yield Segment(segment.text.translate(_IN_TEXTS), segment.style)
+            else:
+                yield segment
+
+
 def console() -> Console:
-    """Standard output; wide when piped, so that nothing is folded for a file or another program."""
-    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
+    """Standard output; wide when piped, so that nothing is folded for a file or another program.
+
+    A name in brackets is a name, not markup.
+    """
+    width = None if sys.stdout.isatty() else PIPED_WIDTH
+    return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def show(renderable: RenderableType) -> None:
     """Print something for people; piped, without the padding a terminal does not show."""
     out = console()
     if sys.stdout.isatty():
-        out.print(renderable, crop=False)
+        out.print(_Harmless(renderable), crop=False)
         return
     with out.capture() as captured:
-        out.print(renderable)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        out.print(_Harmless(renderable))
+    echo("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
 
 
 store_argument = click.argument("store")
@@ -73,26 +101,28 @@ def plain_table(rows: Sequence[dict[str, Any]]) -> Table:
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return "–" if value is None else str(value)
+    return "–" if value is None else str(value).translate(SHOWN_AS)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document; NaN is refused because JSON has none."""
-    click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1))
+    """One JSON document."""
+    echo(json_text(value, indent=1))
 
 
-def print_results(rows: Sequence[dict[str, Any]]) -> None:
-    """Replay results as a table, shedding the least important columns on a narrow terminal."""
-    out = console()
-    unlimited = out.options.update(max_width=PIPED_WIDTH)  # else a table measures as if it fitted
-    for shed in range(len(SHED_FIRST) + 1):
-        fitted = table(rows, without=SHED_FIRST[:shed])
-        needed = Measurement.get(out, unlimited, fitted).maximum
-        if needed <= out.width:
-            break
+def tell(as_json: bool, value: Any, text: str) -> None:
+    """What a command has to say: to programs, or to people."""
+    if as_json:
+        print_json(value)
     else:
-        fitted.width = needed  # better wider than the terminal than cut beyond recognition
-    show(fitted)
+        echo(text)
+
+
+def confirmed(told: str, question: str) -> bool:
+    """Whether a person says yes; where nobody can be asked, no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    echo(told, err=True)
+    return click.confirm(question, err=True)
 
 
 class _Speed(ProgressColumn):
@@ -103,7 +133,7 @@ class _Speed(ProgressColumn):
 
 
 @contextmanager
-def progress_bar(what: str, unit: str = "steps") -> Iterator[Report | None]:
+def progress_bar(what: str, unit: str = "steps") -> Iterator[ShowProgress | None]:
     """A bar on a terminal, nothing when the output is piped."""
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         yield None

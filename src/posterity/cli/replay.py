@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
+from rich.measure import Measurement
 
-from posterity._wording import counted
-from posterity.adapting import DIFFICULTY, NONE
-from posterity.cli.output import print_json, print_results, progress_bar
-from posterity.errors import InvalidParameter
+from posterity._text import counted
+from posterity.cli.output import PIPED_WIDTH, console, echo, print_json, progress_bar, show
+from posterity.errors import InvalidParameter, MissingExtra
+from posterity.method.adapt.adapt import DIFFICULTY, NONE
+from posterity.method.data.spec import split_list
 from posterity.replay import Recording, run
-from posterity.replay.experiment import (
-    DEFAULT_BUDGET,
-    DEFAULT_CONFUSION,
-    DEFAULT_RULE,
-    HARD,
-)
+from posterity.replay.experiment import DEFAULT_BUDGET, DEFAULT_CONFUSION, DEFAULT_RULE, HARD
 from posterity.replay.importers import IMPORTERS, import_recordings
-from posterity.specs import split_list
+from posterity.replay.table import SHED_FIRST, table
+from posterity.storage.output import written_whole
+from posterity.validation.reliability import Reliability
 
 
-@click.command("replay", short_help="Measure on recorded predictions.")
+def print_results(rows: Sequence[dict[str, Any]]) -> None:
+    """Replay results as a table, shedding the least important columns on a narrow terminal."""
+    out = console()
+    unlimited = out.options.update(max_width=PIPED_WIDTH)  # else a table measures as if it fitted
+    for shed in range(len(SHED_FIRST) + 1):
+        fitted = table(rows, without=SHED_FIRST[:shed])
+        needed = Measurement.get(out, unlimited, fitted).maximum
+        if needed <= out.width:
+            break
+    else:
+        fitted.width = needed  # better wider than the terminal than cut beyond recognition
+    show(fitted)
+
+
+@click.command("replay")
 @click.argument("paths", nargs=-1, required=True, metavar="RECORDING | DIR OUT")
 @click.option("--models", metavar="A,B,C", help="Models in their order of arrival. [default: all]")
 @click.option(
@@ -243,9 +258,66 @@ def _import(
         print_json({"written": written, "skipped": dict(imported.skipped)})
         return
     for path, made in imported.written.items():
-        click.echo(
+        echo(
             f"{path}: {counted(len(made), 'item')}, {counted(len(made.classes), 'class')}, "
             f"{counted(len(made.models), 'model')}"
         )
     for name, reason in imported.skipped.items():
-        click.echo(f"{name} left out: {reason}")
+        echo(f"{name} left out: {reason}")
+
+
+SUFFIXES = (".png", ".svg", ".pdf")
+FEW = 10
+"""Of fewer items a share says nothing that could be drawn."""
+BLUE, ORANGE, GREY = "#2166ac", "#e08214", "#8c8c8c"
+STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.size": 9,
+    "svg.hashsalt": "p",
+}
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a file whose name does not say how to draw it."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InvalidParameter.of("plot", "a .png, .svg or .pdf file", str(path))
+
+
+def reliability(labels: Reliability, best: Reliability, path: Path) -> None:
+    """Share right against belief, of stored labels and of most believed classes; how many below."""
+    check_picture(path)
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra.of("A picture", "plots") from None
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(5, 6), layout="constrained")
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+        upper.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=":")
+        _draw(upper, best, ORANGE, "most believed class", "s--", 3)
+        _draw(upper, labels, BLUE, "stored label", "o-", 5)
+        upper.set(ylabel="share that is right", xlim=(0, 1), ylim=(0, 1.02))
+        upper.legend(loc="upper left", frameon=False)
+        rows = labels.bins
+        middles = [(row["from"] + row["to"]) / 2 for row in rows]
+        lower.bar(middles, [row["items"] for row in rows], width=0.09, color=BLUE, alpha=0.6)
+        lower.set(xlabel="belief", ylabel="labelled items")
+        with written_whole(path) as beside:
+            figure.savefig(beside, format=path.suffix.lower()[1:], dpi=150)
+
+
+def _draw(axes: Any, found: Reliability, colour: str, name: str, style: str, size: int) -> None:
+    rows = [row for row in found.bins if row["items"] >= FEW]
+    axes.errorbar(
+        [row["belief"] for row in rows],
+        [row["right"] for row in rows],
+        yerr=[1.64 * (row["right"] * (1 - row["right"]) / row["items"]) ** 0.5 for row in rows],
+        fmt=style,
+        color=colour,
+        markersize=size,
+        linewidth=1.2,
+        elinewidth=0.8,
+        label=f"{name}: off by {100 * found.error:.1f} points",
+    )

@@ -9,15 +9,20 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
-from posterity._arrays import Floats
-from posterity.adapting import NONE, Adapt, read_adapt, refuse_plain
-from posterity.budget import Budget
-from posterity.confusion import estimate
+from posterity._text import Progress
 from posterity.errors import InvalidParameter, UnknownName
-from posterity.priors import ESTIMATED
+from posterity.method.adapt.adapt import NONE, Adapt, read_adapt, refuse_plain
+from posterity.method.beliefs.confusion import estimate
+from posterity.method.beliefs.priors import ESTIMATED
+from posterity.method.data.arrays import Floats
+from posterity.method.data.spec import MOST_SEED, read_seed
+from posterity.method.decide.budget import Budget, Spending, read_budget
+from posterity.method.decide.rules import AtMost, Rule, among, refuse_ratio
+from posterity.method.decide.rules import parse as parse_rule
+from posterity.method.decide.selectors import Selector, Value
+from posterity.method.decide.selectors import parse as parse_selector
 from posterity.replay.recording import Recording, load
-from posterity.replay.results import Results
-from posterity.replay.scores import Scores
+from posterity.replay.results import Results, Scores
 from posterity.replay.split import (
     WEIGHED_BY,
     Split,
@@ -28,12 +33,6 @@ from posterity.replay.split import (
     take_apart,
 )
 from posterity.replay.walk import Fitted, fit, fit_temperatures, walk, walk_dependent
-from posterity.rules import AtMost, Rule, among, refuse_ratio
-from posterity.rules import parse as parse_rule
-from posterity.selectors import Selector, Value
-from posterity.selectors import parse as parse_selector
-from posterity.specs import MOST_SEED, read_seed
-from posterity.spending import Spending, read_budget
 
 DEPENDENT, PLAIN = "dependent", "plain"
 BELIEFS = (DEPENDENT, PLAIN)
@@ -45,9 +44,6 @@ DEFAULT_CONFUSION = "full"
 DEFAULT_SELECTOR = {DEPENDENT: "value", PLAIN: "entropy"}
 DEFAULT_BUDGET = "10%"
 DEFAULT_RULE = "cost-ratio:10"
-
-Progress = Callable[[int, int], None]
-"""Called with the steps done and the steps in all."""
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posterity._arrays import Codes
 from posterity.errors import InvalidData, InvalidParameter, InvalidRecording, UnknownName
+from posterity.method.data.arrays import Codes
 from posterity.replay.recording import Recording
 from posterity.replay.split import arrange
 
@@ -26,7 +26,7 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 
 @dataclass(frozen=True)
-class Imported:
+class RecordingReport:
     """What an import wrote, and what it had to leave out."""
 
     written: Mapping[Path, Recording]
@@ -41,7 +41,7 @@ def import_recordings(
     *,
     test_set: str | None = None,
     truth: str | Path | None = None,
-) -> Imported:
+) -> RecordingReport:
     """Read a clone at ``folder`` and write its recordings.
 
     ``out`` is a folder that gets one recording per test set, or one ``.npz`` file for a single
@@ -80,7 +80,7 @@ def import_recordings(
     for path, recording in recordings.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         recording.save(path)
-    return Imported(recordings, skipped)
+    return RecordingReport(recordings, skipped)
 
 
 class _NoTruthError(Exception):
@@ -205,7 +205,7 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidData(f"The clone has no file '{path}'.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidData(f"'{path}' is not JSON: {error}.") from None
 
 

@@ -12,10 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posterity._arrays import Codes, Floats, Mask, Rows
 from posterity.errors import InvalidData, InvalidRecording, UnknownName
-from posterity.votes import MISSING, SoftVotes, as_array, check_codes, check_probabilities
-from posterity.weighing import checked
+from posterity.method.data.arrays import Codes, Floats, Mask, Rows
+from posterity.method.data.votes import (
+    MISSING,
+    SoftVotes,
+    as_array,
+    check_codes,
+    check_probabilities,
+)
+from posterity.validation.shift import checked
 
 MISSING_IN_FILE = 65535
 """A vote that was not recorded, in a file's unsigned codes."""
@@ -146,6 +152,13 @@ class Recording:
         for key in ("classes", "models"):
             if fields[key].ndim != 1:
                 raise InvalidRecording(f"'{where}': {key} must have one dimension.")
+        if fields["classes"].size > MISSING_IN_FILE:
+            raise InvalidRecording(
+                f"'{where}' has {fields['classes'].size:,} classes; a recording in a file can have "
+                f"up to {MISSING_IN_FILE:,}, because the code {MISSING_IN_FILE:,} in y_pred means "
+                "a missing vote.",
+                hint="Leave out classes that occur neither in y_true nor in y_pred.",
+            )
         cast = fields["y_pred"]
         return cls(
             classes=fields["classes"].tolist(),
@@ -162,7 +175,10 @@ class Recording:
     def save(self, path: str | Path) -> None:
         """Write an ``.npz`` file that ``load`` reads."""
         if len(self.classes) > MISSING_IN_FILE:
-            raise InvalidRecording(f"A file holds up to {MISSING_IN_FILE} classes.")
+            raise InvalidRecording(
+                f"'{self.name}' has {len(self.classes):,} classes; a recording in a file can have "
+                f"up to {MISSING_IN_FILE:,}."
+            )
         cast = np.where(self.votes == MISSING, MISSING_IN_FILE, self.votes)
         fields: dict[str, Any] = {
             "classes": np.array(self.classes),
@@ -212,7 +228,8 @@ class Recording:
                 f"'{self.name}' and '{other.name}' must have the same classes; "
                 f"{len(differ)} are in one alone, such as {differ[0]!r}."
             )
-        code = np.array([other.classes.index(name) for name in self.classes], dtype=np.int32)
+        place = {name: code for code, name in enumerate(other.classes)}
+        code = np.array([place[name] for name in self.classes], dtype=np.int32)
         back = np.argsort(code)
         return replace(
             self,

@@ -8,16 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from posterity import metrics
-from posterity._whole import written_whole
 from posterity.errors import InvalidParameter
-from posterity.expectations import Estimate
-from posterity.replay.scores import ScoredStep
+from posterity.method import metrics
+from posterity.method.data.arrays import Codes
+from posterity.method.data.votes import MISSING
+from posterity.method.step import Decision
 from posterity.replay.table import table
+from posterity.replay.walk import Step
+from posterity.storage.output import written_whole
+from posterity.validation.expectation import Estimate, Sums
+from posterity.validation.shift import Difference
 
 Row = dict[str, Any]
 
@@ -187,3 +192,75 @@ def _sum(values: Iterable[Estimate | None]) -> float | None:
 
 def _percent(rate: float | None) -> float | None:
     return None if rate is None else 100 * rate
+
+
+@dataclass(frozen=True)
+class ScoredStep:
+    """One step of one rule: against the truth, and as the beliefs would have it."""
+
+    model: str
+    score: metrics.StepScore
+    expected_accuracy: float
+    expected_flips: metrics.ExpectedFlips
+    checked: LabelledFigures
+    """The same as the labelled set has it."""
+
+
+@dataclass(frozen=True)
+class LabelledFigures:
+    """What the labelled items that went through the same steps say; None where there are none."""
+
+    accuracy: Estimate | None = None
+    positive_flips: Estimate | None = None
+    negative_flips: Estimate | None = None
+    forecast: Estimate | None = None
+    """Net corrections, told before the step was spent."""
+    differences: Sequence[Difference] = ()
+    """Between the target and the labelled set."""
+
+
+class Scores:
+    """The scored steps of each rule, gathered while a walk goes on."""
+
+    def __init__(self, truth: Codes, rules: int) -> None:
+        self.by_rule: list[list[ScoredStep]] = [[] for _ in range(rules)]
+        self._truth = truth
+        self._differences: list[Sequence[Difference]] = []
+        self._before = [np.full(len(truth), MISSING, dtype=np.int32) for _ in range(rules)]
+
+    def add(self, step: Step) -> None:
+        """Score a step under every rule."""
+        for at, (labels, decision) in enumerate(
+            zip(step.shard.labels, step.decisions, strict=True)
+        ):
+            flipped = decision.flipped
+            scored = ScoredStep(
+                model=step.model,
+                score=metrics.score_step(
+                    self._truth, self._before[at], labels.label, evaluations=len(step.rows)
+                ),
+                expected_accuracy=metrics.expected_accuracy(labels.belief),
+                expected_flips=metrics.expected_flips(
+                    decision.belief_before[flipped], decision.belief_after[flipped]
+                ),
+                checked=self._checked(step, decision),
+            )
+            self.by_rule[at].append(scored)
+            self._before[at] = labels.label.copy()
+
+    def _checked(self, step: Step, decision: Decision) -> LabelledFigures:
+        rehearsed, seen = step.rehearsed, step.seen
+        if rehearsed is None or rehearsed.trust is None or seen is None:
+            return LabelledFigures()
+        trust, items, flipped = rehearsed.trust, len(self._truth), decision.flipped
+        found = trust.compare(seen, self._differences)
+        self._differences.append(found)
+        accuracy = trust.accuracy(seen.held.drifted(step.drift))
+        return LabelledFigures(
+            # An item without a label counts as wrong, as it does with the truth known.
+            accuracy=None if accuracy is None else accuracy.times(seen.held.items / items),
+            positive_flips=trust.fixed(Sums.of(decision.belief_after[flipped])),
+            negative_flips=trust.broken(Sums.of(decision.belief_before[flipped])),
+            forecast=rehearsed.net(items),
+            differences=found,
+        )

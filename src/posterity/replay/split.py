@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from posterity import prevalence, priors, weighing
-from posterity._arrays import Floats
 from posterity.errors import InvalidData, InvalidParameter
+from posterity.method.adapt import class_shares
+from posterity.method.beliefs import priors
+from posterity.method.data.arrays import Floats
+from posterity.method.data.spec import read_number, read_seed
+from posterity.method.data.votes import MISSING
 from posterity.replay.recording import Recording
-from posterity.specs import read_seed
-from posterity.votes import MISSING
+from posterity.validation import shift
 
 Split = float | str
 """A fraction of the items, or ``"is_source"`` for the recording's own mask."""
@@ -53,8 +55,8 @@ class Parts:
         if by == GROUPS:
             names, codes = np.unique(np.concatenate([given, wanted]), return_inverse=True)
             counts = np.bincount(codes[len(given) :], minlength=len(names)).astype(np.float64)
-            given = prevalence.weights_of_groups(codes[: len(given)], counts, len(names))
-        return Parts(self.labelled.take(weighing.kept(given)), self.target)
+            given = shift.weights_of_groups(codes[: len(given)], counts, len(names))
+        return Parts(self.labelled.take(shift.kept(given)), self.target)
 
 
 def read_split(given: Split | None, recording: Recording) -> Split:
@@ -65,10 +67,10 @@ def read_split(given: Split | None, recording: Recording) -> Split:
         return given
     allowed = "a fraction above 0 and up to 1 (1: everything is both), or 'is_source'"
     try:
-        fraction = float(given)
-    except (ValueError, TypeError):
+        fraction = read_number(given) if isinstance(given, str) else float(given)
+    except (ValueError, TypeError, OverflowError):
         raise InvalidParameter.of("split", allowed, given) from None
-    if not 0 < fraction <= 1:
+    if not 0 < fraction <= 1 or isinstance(given, bool):
         raise InvalidParameter.of("split", allowed, given)
     return fraction
 
@@ -139,5 +141,5 @@ def read_prior(given: str | Floats, labelled: Recording) -> Floats:
     if given == priors.LABELLED:
         return priors.labelled(labelled.truth, classes=classes)
     if given == priors.ESTIMATED:
-        return prevalence.of_labelled(np.bincount(labelled.truth, minlength=classes))
+        return class_shares.of_labelled(np.bincount(labelled.truth, minlength=classes))
     return priors.read(Path(given), labelled.classes)

@@ -8,25 +8,24 @@ from functools import partial
 
 import numpy as np
 
-from posterity import difficulty, shards
-from posterity import temperatures as reading
-from posterity._arrays import Codes, Floats, Rows
-from posterity.adapting import DEFAULT
-from posterity.budget import FULL, Budget
-from posterity.confusion import Confusion
-from posterity.dependence import Dependence
 from posterity.errors import InvalidData
-from posterity.expectations import Sums
-from posterity.likeness import Seen
-from posterity.products import Votes
-from posterity.rehearsal import LEAST, Fits, Readings, Rehearsal
-from posterity.rehearsed import Rehearsed, Target
+from posterity.method import step
+from posterity.method.adapt.adapt import DEFAULT
+from posterity.method.beliefs import temperature as reading
+from posterity.method.beliefs.confusion import Confusion
+from posterity.method.beliefs.dependent import Dependence
+from posterity.method.beliefs.temperature import Temperature
+from posterity.method.data import arrays
+from posterity.method.data.arrays import Codes, Floats, Rows
+from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
+from posterity.method.decide.budget import FULL, OPEN, Account, Budget, Outlook, Spending
+from posterity.method.decide.rules import AtMost, Rule, cost_of
+from posterity.method.decide.selectors import Selector
 from posterity.replay.recording import Recording
-from posterity.rules import AtMost, Rule, cost_of
-from posterity.selectors import Selector
-from posterity.spending import OPEN, Account, Outlook, Spending
-from posterity.temperatures import Temperature
-from posterity.votes import MISSING, SoftVotes
+from posterity.validation.expectation import LEAST, Sums
+from posterity.validation.outcome import Rehearsed, Target
+from posterity.validation.rehearsal import Fits, Rehearsal, SoftReadings
+from posterity.validation.shift import Seen
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,9 @@ class Step:
     model: str
     rows: Rows
     """The items it evaluated."""
-    decisions: list[shards.Decision]
+    decisions: list[step.Decision]
     """One per rule."""
-    shard: shards.Shard
+    shard: step.Shard
     """All items after the step: beliefs, and labels under each rule."""
     rehearsed: Rehearsed | None = None
     """What the same step did on the labelled set, known before it was spent."""
@@ -68,9 +67,9 @@ def walk(
     that are still pending after the last step (``+confirm``) are made, and count in it: nobody
     comes to confirm them.
     """
-    shard = shards.Shard(prior, len(target), rules)
+    shard = step.Shard(prior, len(target), rules)
     for number, model in enumerate(target.models):
-        rows = shards.choose(
+        rows = step.choose(
             shard,
             selector=selector,
             budget=FULL if number == 0 else budget,
@@ -83,9 +82,9 @@ def walk(
             votes = target.soft_votes(number)[rows]
             if temperatures:
                 votes = temperatures[number].calibrated(votes)
-        decisions = shards.update(shard, rows, votes, confusions[number], truth=target.truth[rows])
+        decisions = step.update(shard, rows, votes, confusions[number], truth=target.truth[rows])
         if number + 1 == len(target.models):
-            outstanding = shards.settle(shard)
+            outstanding = step.settle(shard)
             decisions = [one + more for one, more in zip(decisions, outstanding, strict=True)]
         yield Step(number, model, rows, decisions, shard)
 
@@ -110,7 +109,7 @@ class Fitted:
         self._fits: dict[int, Fits] = {}
         self.soft = [labelled.soft_votes(at) for at in range(len(labelled.models))] if soft else []
         """The labelled soft votes of each model; none where votes are hard."""
-        self._readings = [Readings.of(each, labelled.truth, len(prior)) for each in self.soft]
+        self._readings = [SoftReadings.of(each, labelled.truth, len(prior)) for each in self.soft]
 
     def after(self, number: int) -> Fits:
         """With the models up to one."""
@@ -135,11 +134,11 @@ def walk_dependent(
 
     How models err together is learnt anew when one arrives, from those that have. Soft votes count
     with what their probabilities say beyond the vote, calibrated on the labelled ones. ``adapt``:
-    to what of the target, as its votes tell; see ``adapting``. A budget over time counts each
+    to what of the target, as its votes tell; see ``adapt``. A budget over time counts each
     evaluation as one.
     """
     prior, labelled = fitted.prior, fitted.labelled
-    shard = shards.Shard(prior, len(target), [rule], dependent=True)
+    shard = step.Shard(prior, len(target), [rule], dependent=True)
     rehearsal = Rehearsal(labelled.truth, prior, rule)
     labels, beliefs, ratio = shard.labels[0], shard.dependent, cost_of(rule)
     purse = _Purse(budget, len(target))
@@ -158,7 +157,7 @@ def walk_dependent(
         )
         eligible = target.votes[number] != MISSING
         share = purse.share(int(eligible.sum()), outlook) if number else FULL
-        rows = shards.choose(
+        rows = step.choose(
             shard,
             selector=selector,
             budget=share,
@@ -186,9 +185,9 @@ def walk_dependent(
             labels.rule = replace(rule, ratio=rehearsed.ratio)
         seen = Seen.of(labels.label[rows], labels.belief[rows], cast, len(prior))
         known = believed_by()
-        decisions = shards.update(shard, rows, new, known, truth=target.truth[rows])
+        decisions = step.update(shard, rows, new, known, truth=target.truth[rows])
         if last:
-            outstanding = shards.settle(shard)
+            outstanding = step.settle(shard)
             decisions = [one + more for one, more in zip(decisions, outstanding, strict=True)]
         has = labels.label != MISSING
         seen = seen.with_held(Sums.of(labels.belief[has]))
@@ -222,12 +221,12 @@ def _same(known: Dependence) -> Dependence:
 
 
 def _adapted(
-    fits: Fits, rehearsal: Rehearsal, votes: Votes, follow: bool, adapt: Sequence[str]
+    fits: Fits, rehearsal: Rehearsal, votes: VoteTable, follow: bool, adapt: Sequence[str]
 ) -> Dependence:
     """What the target is believed by, from its votes so far."""
     if not adapt and not follow:
         return fits.whole.calibrated(rehearsal.calibrator)
-    sample = votes[difficulty.evenly(len(votes))]
+    sample = votes[arrays.evenly(len(votes))]
     who = range(votes.hard.shape[1])
     known, _ = rehearsal.adapted(fits, sample, who, adapt=adapt, follow=follow)
     return known

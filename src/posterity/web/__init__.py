@@ -1,1 +1,1 @@
-"""The web page over a store: ``posterity serve``."""
+"""Pages: the report, and the server that shows a store in a browser."""

@@ -1,0 +1,102 @@
+"""Text for people: counted nouns, and HTML for notebooks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+_CELL = "text-align:right;padding:2px 12px 2px 0;font-variant-numeric:tabular-nums"
+_TEXT = "text-align:left;padding:2px 12px 2px 0"
+_QUIET = "opacity:.7"
+
+
+def html_page(title: str, figures: Mapping[str, str], *more: str) -> str:
+    """A title, what there is to know at a glance, and whatever follows.
+
+    >>> html_page("plan <1>", {"items": "5"}).count("&lt;1&gt;")
+    1
+    """
+    told = "".join(
+        f'<div style="margin:0 24px 4px 0"><div style="{_QUIET};font-size:.85em">{escape(name)}'
+        f'</div><div style="font-weight:600">{escape(value)}</div></div>'
+        for name, value in figures.items()
+    )
+    return (
+        f'<div class="posterity"><div style="font-weight:600;margin:2px 0 6px">{escape(title)}'
+        f'</div><div style="display:flex;flex-wrap:wrap">{told}</div>{"".join(more)}</div>'
+    )
+
+
+def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as a table, numbers to the right; nothing where there are none."""
+    if not rows:
+        return ""
+    names = list(rows[0])
+    numeric = {name: all(_is_number(row[name]) for row in rows) for name in names}
+    head = "".join(_cell("th", name, numeric[name]) for name in names)
+    body = "".join(
+        f"<tr>{''.join(_cell('td', row[name], numeric[name]) for name in names)}</tr>"
+        for row in rows
+    )
+    return (
+        f'<table style="margin:6px 0;border-collapse:collapse"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def html_lines(told: Iterable[str]) -> str:
+    """Sentences, one under the other; nothing where there are none."""
+    return "".join(f'<div style="margin:4px 0">{escape(one)}</div>' for one in told if one)
+
+
+def _cell(kind: str, value: Any, numeric: bool) -> str:
+    shown = "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    return f'<{kind} style="{_CELL if numeric else _TEXT}">{escape(shown)}</{kind}>'
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+Progress = Callable[[int, int], None]
+"""Called with what is done and what there is in all."""
+
+_OF_ONE = {"are": "is", "were": "was", "have": "has", "occur": "occurs"}
+
+
+def counted(number: int, noun: str, verb: str = "") -> str:
+    """How many of something, and the verb that goes with so many.
+
+    >>> counted(1, "file"), counted(2500, "file"), counted(0, "class")
+    ('1 file', '2,500 files', '0 classes')
+    >>> counted(1, "flip", "are"), counted(2, "row", "have")
+    ('1 flip is', '2 rows have')
+    """
+    if number != 1:
+        noun += "es" if noun.endswith("s") else "s"
+    told = f"{number:,} {noun}"
+    return f"{told} {_OF_ONE[verb] if number == 1 else verb}" if verb else told
+
+
+_UNSEEN = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
+SHOWN_AS = {
+    **{code: 0x2400 + code for code in range(0x20)},  # ␀ ␁ … ␛ …
+    0x7F: 0x2421,
+    **dict.fromkeys((*_UNSEEN, *range(0xD800, 0xE000)), 0xFFFD),
+}
+"""What a terminal would obey (C0, C1, DEL), what turns text around (bidirectional overrides) or
+breaks lines, and halves of characters: each as one character that is seen."""
+_IN_JSON = {code: f"\\u{code:04x}" for code in SHOWN_AS if code >= 0x20}
+
+
+def json_text(value: Any, indent: int | None = None, *, compact: bool = False) -> str:
+    """JSON that is harmless in a terminal, too; NaN is refused because JSON has none.
+
+    >>> print(json_text({"name": "\\x9b31m"}, compact=True))
+    {"name":"\\u009b31m"}
+    """
+    spaces = (",", ":") if compact else None
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=spaces)
+    return text.translate(_IN_JSON)

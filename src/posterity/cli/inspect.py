@@ -1,0 +1,349 @@
+"""Commands that look at a store: status, log, flips, history, labels, check."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from posterity._text import Progress, counted
+from posterity.cli import replay
+from posterity.cli.output import (
+    as_json_option,
+    echo,
+    executor_option,
+    plain_table,
+    print_json,
+    progress_bar,
+    show,
+    store_argument,
+    tell,
+)
+from posterity.engine.executors import open_executor
+from posterity.engine.inspect import queries
+from posterity.engine.ledger import publish
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.publish import Sharded, refuse_used
+from posterity.engine.ledger.reports import expected_accuracy
+from posterity.engine.ledger.steps import REVIEW, Header
+from posterity.errors import InvalidData, InvalidParameter
+from posterity.storage.files import local_path, open_files
+from posterity.storage.output import check_target, is_folder, write_stream
+from posterity.store import Store
+from posterity.validation import shift
+from posterity.validation.expectation import Estimate, percent
+from posterity.validation.shift import Difference
+
+SHOWN = 20
+ACCURACY = (
+    "accuracy: as expected without truth; ?: as the beliefs have it, unchecked on labelled items; "
+    "!: of items that look unlike those"
+)
+
+
+@click.command("status")
+@store_argument
+@as_json_option
+def status_command(store: str, as_json: bool) -> None:
+    """Items, classes, models, the last step, pending flips, and runs that are not finished."""
+    told = Store(store).status()
+    if as_json:
+        print_json(told)
+        return
+    expected = told.pop("expected_accuracy")
+    told["accuracy"] = (
+        "–" if expected is None else f"{percent(Estimate(**expected))}, as expected without truth"
+    )
+    for key, value in told.items():
+        listed = ", ".join(value) if isinstance(value, list) else value
+        echo(f"{key:12} {listed if listed != '' else '–'}")
+
+
+@click.command("log")
+@store_argument
+@as_json_option
+def log_command(store: str, as_json: bool) -> None:
+    """Every step: what was asked for, what it spent, what it changed."""
+    headers = Store(store).log()
+    if as_json:
+        print_json({"steps": [asdict(header) for header in headers]})
+        return
+    rows = [
+        {
+            "step": header.step,
+            "kind": header.kind,
+            "model": _what(header),
+            "budget": header.budget,
+            "rule": header.rule,
+            "evaluations": header.report.get("evaluations"),
+            "flips": header.report.get("flips", header.report.get("changed")),
+            "pending": header.report.get("pending"),
+            "accuracy": _accuracy(header),
+            "time": header.time,
+        }
+        for header in headers
+    ]
+    show(plain_table(rows) if rows else "no steps yet")
+    if any(row["accuracy"] for row in rows):
+        echo(ACCURACY)
+    warned = [header for header in headers if _unlike(header)]
+    if warned:
+        echo(f"step {warned[-1].step}: {shift.warning(_unlike(warned[-1]))}")
+
+
+def _unlike(header: Header) -> list[Difference]:
+    """In what the items of a step looked unlike the labelled set."""
+    told = [Difference(**one) for one in header.report.get("differences", ())]
+    return [one for one in told if one.unlike]
+
+
+def _accuracy(header: Header) -> str | None:
+    """As expected after a step."""
+    found = expected_accuracy(header.report)
+    if found is None or found.low is None:
+        return None if found is None else f"{percent(found)} ?"
+    return percent(found) + (" !" if _unlike(header) else "")
+
+
+def _what(header: Header) -> str:
+    if header.reverts is not None:
+        return f"reverts {header.reverts}"
+    if header.kind == REVIEW:
+        return counted(header.report["items"], "answer")
+    return header.model or "pending flips"
+
+
+@click.command("runs")
+@store_argument
+@click.option("--drop", metavar="RUN", help="Delete this one, with the votes it holds.")
+@as_json_option
+def runs_command(store: str, drop: str | None, as_json: bool) -> None:
+    """Plans and runs that are not a step yet: what each was planned for and the votes it holds.
+
+    A started run belongs to an update that is under way or was cut short. The same `update` goes on
+    with it; --drop gives it up.
+
+    \b
+      posterity runs photos
+      posterity runs photos --drop 4f1c0e9b7a52-1
+    """
+    held = Store(store)
+    dropped = None if drop is None else held.drop_run(drop)
+    listed = [] if drop is not None else held.runs()
+    if as_json:
+        told = {"runs": [run.to_dict() for run in listed]}
+        print_json(told if dropped is None else {"dropped": dropped.to_dict()})
+    elif dropped is not None:
+        votes = "" if dropped.votes is None else f" with {counted(dropped.votes, 'vote')}"
+        echo(f"Dropped {dropped.state} run {dropped.run}{votes}.")
+    elif listed:
+        show(plain_table([run.to_dict() for run in listed]))
+    else:
+        echo("No plans, and no unfinished runs.")
+
+
+out_option = click.option(
+    "--out",
+    metavar="FILE|FOLDER/",
+    help="Write all of them to a .parquet, .csv or .jsonl file; or to a folder that is empty or not"
+    " there yet (FOLDER/, s3://bucket/prefix/), as one Parquet file a shard, each written where the"
+    " shard is worked on, and _SUCCESS when all are there.",
+)
+
+
+exact_option = click.option(
+    "--exact",
+    is_flag=True,
+    help="Write a .csv byte for byte: by default texts that a spreadsheet would run as formulas get"
+    " an apostrophe in front.",
+)
+
+
+@click.command("flips")
+@store_argument
+@click.option("--step", type=int, help="Which step. [default: the last]")
+@out_option
+@exact_option
+@executor_option
+@as_json_option
+def flips_command(
+    store: str, step: int | None, out: str | None, exact: bool, executor: str, as_json: bool
+) -> None:
+    """Items whose label a step changed: id, row, old, new, belief, step, reason; by row."""
+    sharded = queries.flips_by_shard(_opened(store, out, executor), step)
+    told = _taken(sharded, out, as_json, exact=exact)
+    _tell(told, "flips", out, as_json=as_json)
+
+
+@click.command("labels")
+@store_argument
+@click.option(
+    "--since", type=int, metavar="STEP", help="Only what changed after this step (-1: ever)."
+)
+@out_option
+@exact_option
+@executor_option
+@as_json_option
+def labels_command(
+    store: str, since: int | None, out: str | None, exact: bool, executor: str, as_json: bool
+) -> None:
+    """The label of each item, the belief in it, and the step of its last change; by row.
+
+    With --since, what a pipeline that applies only changes needs: id, row, old, new, belief, step,
+    reason. An item whose label came back to what it was is not among them.
+    """
+    context = _opened(store, out, executor)
+    if since is None:
+        sharded = publish.labels_by_shard(context)
+    else:
+        sharded = queries.changes_by_shard(context, since)
+    told = _taken(sharded, out, as_json, exact=exact)
+    _tell(told, "labels" if since is None else "changes", out, as_json=as_json)
+
+
+@click.command("history")
+@store_argument
+@click.argument("item")
+@as_json_option
+def history_command(store: str, item: str, as_json: bool) -> None:
+    """Every vote on an item, the belief after it, what its label became, and the label proposed
+    where a flip is pending. A step without a vote made a flip that was pending.
+    """
+    held = Store(store)
+    told = held.history(read_id(item, held.id_type))
+    if as_json:
+        print_json({"history": told})
+    else:
+        show(plain_table(told) if told else "nobody has voted on this item yet")
+
+
+@click.command("explain")
+@store_argument
+@click.argument("item")
+@as_json_option
+def explain_command(store: str, item: str, as_json: bool) -> None:
+    """Why the label of ITEM moved or did not, in words: every vote and what it says, what each
+    step compared, and which vote of a model that has not voted yet would change it.
+
+    Of each vote is told how many times as likely it makes the label beside its strongest rival.
+    `history` shows the same item as bare numbers.
+    """
+    held = Store(store)
+    told = held.explain(read_id(item, held.id_type))
+    tell(as_json, told.to_dict(), str(told))
+
+
+@click.command("reliability")
+@store_argument
+@click.option("--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf.")
+@as_json_option
+def reliability_command(store: str, plot: str | None, as_json: bool) -> None:
+    """Of labels believed so much, how many are right: on the labelled set.
+
+    The labelled items go through the steps of STORE as if they were stored, half of them by what
+    was learnt on the other half. Needs dependent beliefs, and labelled votes with ids.
+    """
+    if plot is not None:
+        replay.check_picture(Path(plot))
+    found = Store(store).reliability()
+    if plot is not None:
+        replay.reliability(found.labels, found.best, Path(plot))
+    tell(as_json, found.to_dict(), str(found) + (f"\ndrawn in {plot}" if plot else ""))
+
+
+@click.command("check")
+@store_argument
+@click.option("--repair", is_flag=True, help="First drop rows that a table holds twice.")
+@executor_option
+@as_json_option
+def check_command(store: str, repair: bool, executor: str, as_json: bool) -> None:
+    """Verify files, rows and headers, and decide every step again from its votes.
+
+    Exit code 1 if anything is broken; each line names what. --repair restores a store in which
+    rows are there twice, as two compactions at once could leave it.
+    """
+    held = Store(store, executor=executor)
+    repaired = held.repair() if repair else []
+    broken = held.check()
+    tell(
+        as_json,
+        {"broken": broken} | ({"repaired": repaired} if repair else {}),
+        "\n".join([*repaired, *(broken or ["The store is sound."])]),
+    )
+    if broken:
+        raise click.exceptions.Exit(1)
+
+
+def read_id(text: str, kind: type | None) -> str | int:
+    """An id as a user types it, in the type the store's ids have."""
+    if kind is not int:
+        return text
+    if not re.fullmatch(r"-?[0-9]{1,19}", text):
+        raise InvalidData(f"The store's ids are integers; got {text!r}.")
+    return int(text)
+
+
+def _opened(store: str, out: str | None, executor: str) -> Context:
+    """The store, read shard by shard; where to write is looked at first."""
+    if out is not None and is_folder(out):
+        refuse_used(open_files(out))
+    elif out is not None and "://" in local_path(out):
+        allowed = "a .parquet, .csv or .jsonl file here, or a folder/ on an object store"
+        raise InvalidParameter.of("out", allowed, out)
+    elif out is not None:
+        check_target(Path(local_path(out)))
+    return Context(open_files(store), open_executor(executor))
+
+
+def _taken(
+    sharded: Sharded, out: str | None, as_json: bool, *, exact: bool
+) -> tuple[list[dict[str, Any]], int]:
+    """The rows to show, and how many there are in all; written on the way, if asked."""
+    shown: list[dict[str, Any]] = []
+
+    def passing(progress: Progress | None) -> Iterator[pa.Table]:
+        for table in sharded.each(progress):
+            wanted = table.num_rows if as_json and out is None else SHOWN - len(shown)
+            # As plain rows: a slice would hold on to the whole table.
+            shown.extend(table.slice(0, wanted).to_pylist())
+            yield table
+
+    with progress_bar("Reading", "items") as progress:
+        if out is None:
+            return shown, sum(table.num_rows for table in passing(progress))
+        if is_folder(out):
+            return sharded.write(open_files(out), first=SHOWN, progress=progress)
+        target = Path(local_path(out))
+        return shown, write_stream(target, sharded.schema, passing(progress), exact=exact)
+
+
+def _tell(
+    told: tuple[list[dict[str, Any]], int], what: str, out: str | None, *, as_json: bool
+) -> None:
+    shown, count = told
+    if as_json:
+        print_json({what: shown})
+        return
+    if shown:
+        show(plain_table(shown))
+    more = f", the first {SHOWN} shown" if count > SHOWN else ""
+    echo(f"{count:,} {what}{more}" + (f"; all in {out}" if out else ""))
+
+
+def write_batches(parts: Iterator[pa.Table], path: Path, *, exact: bool = False) -> None:
+    """Items as the file its name asks for, a batch at a time, whole or not at all."""
+    first = [next(parts, pa.table({}))]
+    schema = first[0].schema
+    # Taken from the list, so that it is not held until the end.
+    write_stream(path, schema, chain((first.pop() for _ in range(1)), parts), exact=exact)
+
+
+def write_table(table: pa.Table, path: Path, *, exact: bool = False) -> None:
+    """The same of items that are all there."""
+    write_batches(iter([table]), path, exact=exact)

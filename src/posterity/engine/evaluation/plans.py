@@ -1,0 +1,297 @@
+"""Plans: what is asked of an update, which items that means, and plans kept under their id."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from posterity import _text
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.fits import DEPENDENT, PLAIN
+from posterity.engine.ledger.steps import live_updates
+from posterity.errors import InvalidParameter, Missing, StoreError
+from posterity.method.data.arrays import Rows
+from posterity.method.data.row_sets import STRETCH, RowSet
+from posterity.method.data.spec import read_seed
+from posterity.method.decide.budget import FULL, Budget, Spending, read_budget
+from posterity.method.decide.rules import AtMost, Oracle, Rule, refuse_ratio
+from posterity.method.decide.rules import parse as parse_rule
+from posterity.method.decide.selectors import Selector, without_value
+from posterity.method.decide.selectors import parse as parse_selector
+from posterity.validation.expectation import Estimate, shown
+from posterity.validation.outcome import Rehearsed
+
+
+def shown_account(spending: str, told: dict[str, Any], evaluations: int) -> str:
+    """What a plan says of it."""
+    if told["left"] is None:
+        return f"as many as are worth their price ({spending})"
+    share = evaluations * told["unit"] / told["left"] if told["left"] else 0.0
+    steps = f"{told['steps']:,} steps" if told["steps"] > 1 else "one step"
+    return (
+        f"of {spending} {told['left']:,.10g} is left for {steps}; this one is given "
+        f"{100 * share:.3g} % of it"
+    )
+
+
+PLAN_FILE = "plan.parquet"
+"""A plan's rows, and all else of it in the file's metadata: one file is there as a whole."""
+PLAN_KEY = b"posterity.plan"
+
+
+def save_plan(context: Context, plan: Plan) -> None:
+    """Keep a plan under its id."""
+    plain = ["id", "head", "items", "eligible", "affected", "cost", "rehearsed", "forecast"]
+    plain += ["beliefs", "pending", "reconsidered", "spending"]
+    told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
+    context.files.write(
+        f"runs/{plan.id}/{PLAN_FILE}", _packed(plan.chosen, json.dumps(told).encode())
+    )
+
+
+def load_plan(context: Context, plan_id: str) -> Plan | None:
+    """A kept plan; None if there is none of that id."""
+    path = f"runs/{plan_id}/{PLAN_FILE}"
+    if context.files.size(path) is None:
+        return None
+    try:
+        kept = pq.ParquetFile(pa.BufferReader(context.files.read(path)))
+        told = json.loads((kept.schema_arrow.metadata or {})[PLAN_KEY])
+        rows = RowSet(told["items"])
+        for part in kept.iter_batches(STRETCH, columns=["row"]):
+            rows.mark(part.column("row").to_numpy())
+        request = Request(**told.pop("request"))
+        return Plan(request=request, chosen=rows, **told)
+    except Missing:
+        return None  # dropped in between
+    except (ValueError, KeyError, IndexError, TypeError, OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"The plan '{plan_id}' is damaged: {error}.",
+            hint=f"Drop it with `posterity runs STORE --drop {plan_id}`.",
+        ) from None
+
+
+def _packed(rows: RowSet, told: bytes) -> pa.Buffer:
+    """Rows as Parquet, of which no more than a part is held in any other form."""
+    sink = pa.BufferOutputStream()
+    schema = pa.schema([("row", pa.int64())], metadata={PLAN_KEY: told})
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        use_dictionary=False,
+        column_encoding={"row": "DELTA_BINARY_PACKED"},
+    ) as writer:
+        for part in rows.stretches():
+            if len(part):
+                writer.write_table(pa.table({"row": part}, schema))
+    return sink.getvalue()
+
+
+SHOWN = 5
+"""Labels that are told of, if a plan affects more."""
+DEFAULT_BUDGET = "10%"
+DEFAULT_SELECTOR = {DEPENDENT: "value", PLAIN: "entropy"}
+"""By the beliefs of the store."""
+DEFAULT_RULE = "cost-ratio:10"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of an update; two equal requests are the same work."""
+
+    model: str
+    budget: str | None = None
+    """None: everything while nobody has voted, else ``DEFAULT_BUDGET``."""
+    selector: str = DEFAULT_SELECTOR[PLAIN]
+    rule: str = DEFAULT_RULE
+    where: str | None = None
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        model: str,
+        budget: Budget | Spending | float | str | None,
+        selector: Selector | str,
+        rule: Rule | str,
+        where: str | None,
+        seed: int,
+    ) -> Request:
+        """What was asked for in one spelling: cost-ratio:10.0 is the same work as cost-ratio:10."""
+        parsed = parse_rule(rule)
+        if isinstance(parsed, Oracle):
+            raise InvalidParameter("The rule 'oracle' knows the truth; it is for replay only.")
+        refuse_ratio(parsed)
+        if isinstance(parsed, AtMost) and where is not None:
+            raise InvalidParameter(
+                f"The rule '{parsed}' takes no filter: labelled items cannot be filtered with it.",
+                hint="Leave out 'where', or choose a cost ratio yourself.",
+            )
+        spending = None if budget is None else str(read_budget(budget))
+        picked = parse_selector(selector)
+        # Kept by name, because every step is decided again from what the store says of it.
+        for what, member, read in (
+            ("rule", parsed, parse_rule),
+            ("selector", picked, parse_selector),
+        ):
+            if read(str(member)) != member:
+                raise InvalidParameter.of(what, "one a store can keep by its name", member)
+        return cls(model, spending, str(picked), str(parsed), where, read_seed(seed, "seed"))
+
+    @property
+    def digest(self) -> str:
+        """Names the work."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
+
+    def resolved(self, context: Context) -> Budget | Spending:
+        """The budget of this request now; the first labels are outside of one over time."""
+        begun = bool(live_updates(context.headers))
+        if self.budget is None:
+            return Budget.of(DEFAULT_BUDGET) if begun else FULL
+        given = read_budget(self.budget)
+        return FULL if isinstance(given, Spending) and not begun else given
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A step before it is spent."""
+
+    id: str
+    request: Request
+    head: int
+    """The last step the plan has read."""
+    items: int
+    """Rows in the store when the plan was made."""
+    chosen: RowSet
+    """The items to evaluate."""
+    eligible: int
+    affected: dict[str, int]
+    """The stored labels of the chosen items, most frequent first."""
+    cost: float | None
+    """Of all evaluations; None: unknown."""
+    rehearsed: dict[str, Any] | None = None
+    """What the same selection and rule did on the labelled set; None where it is too small."""
+    forecast: dict[str, Any] | None = None
+    """Net corrections that all items can expect of it, and where they lie 90 times in 100."""
+    beliefs: str = PLAIN
+    """What the items are chosen by, and will be decided by."""
+    note: str = ""
+    pending: int = 0
+    """Flips that were pending when the plan was made."""
+    reconsidered: int = 0
+    """Those of them on chosen items: a new vote decides; the step makes the others."""
+    spending: dict[str, Any] | None = None
+    """Where a budget over time stood, and what the step could bring; see ``account``."""
+
+    @property
+    def rows(self) -> Rows:
+        """The items to evaluate, ascending: all in one array."""
+        return self.chosen.all()
+
+    @property
+    def evaluations(self) -> int:
+        """How many items the model will look at."""
+        return len(self.chosen)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {
+            "plan": self.id,
+            **asdict(self.request),
+            "head": self.head,
+            "eligible": self.eligible,
+            "evaluations": self.evaluations,
+            "cost": self.cost,
+            "affected": self.affected,
+            "rehearsed": self.rehearsed,
+            "forecast": self.forecast,
+            "beliefs": self.beliefs,
+            "pending": self.pending,
+            "reconsidered": self.reconsidered,
+            "spending": self.spending,
+            "note": self.note,
+        }
+
+    def __str__(self) -> str:
+        if self.note:
+            return self.note
+        cost = "unknown" if self.cost is None else f"{self.cost:g}"
+        used = parse_selector(self.request.selector)
+        used = used if self.beliefs != PLAIN else without_value(used)
+        shown = ", ".join(
+            f"{name} ({count})" for name, count in list(self.affected.items())[:SHOWN]
+        )
+        return (
+            f"plan {self.id}: {self.request.model} on {self.evaluations:,} of {self.eligible:,} "
+            f"eligible items ({used}, {self.request.budget or 'default budget'})\n"
+            f"rule {self.request.rule}; cost {cost}\n{self._account}"
+            f"labels most affected: {shown or 'none'}\n"
+            + (
+                f"of {self.pending:,} pending flips {self.reconsidered:,} are looked at again, the "
+                "others will be made\n"
+                if self.pending
+                else ""
+            )
+            + (
+                str(Rehearsed(**self.rehearsed))
+                if self.rehearsed
+                else "no rehearsal: " + NO_REHEARSAL
+            )
+            + self._forecast
+        )
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        if self.note:
+            return _text.html_lines([self.note])
+        told = {
+            "items looked at": f"{self.evaluations:,} of {self.eligible:,} eligible",
+            "cost": "unknown" if self.cost is None else f"{self.cost:g}",
+            "rule": self.request.rule,
+        }
+        if self.rehearsed:
+            told |= {
+                "fixed on the labelled set": f"{self.rehearsed['fixed']:,}",
+                "broken there": f"{self.rehearsed['broken']:,}",
+            }
+        if self.forecast is not None:
+            told["net corrections expected"] = shown(Estimate(**self.forecast))
+        most = [{"label": name, "items": count} for name, count in self.affected.items()][:SHOWN]
+        return _text.html_page(
+            f"Plan {self.id}: {self.request.model}, {self.request.budget or 'default budget'}",
+            told,
+            _text.html_table(most),
+            _text.html_lines(
+                [self._account, "" if self.rehearsed else f"no rehearsal: {NO_REHEARSAL}"]
+            ),
+        )
+
+    @property
+    def _account(self) -> str:
+        """What is left of a budget over time."""
+        if self.request.budget is None or not self.request.budget.startswith(("total:", "price:")):
+            return ""
+        if self.spending is None:
+            return f"these are the first labels, which are outside of {self.request.budget}\n"
+        return shown_account(self.request.budget, self.spending, self.evaluations) + "\n"
+
+    @property
+    def _forecast(self) -> str:
+        """What all items can expect of it."""
+        if self.forecast is None:
+            return ""
+        told = f"\nof all items that makes about {shown(Estimate(**self.forecast))} net corrections"
+        where = ", though of labelled items that no filter was applied to"
+        return told + (where if self.request.where else "")
+
+
+NO_REHEARSAL = (
+    "its models have too few labelled items in common, labelled votes without ids, or a stated "
+    "confusion"
+)

@@ -1,0 +1,1 @@
+"""What a store shows: changes, explanations, reliability."""

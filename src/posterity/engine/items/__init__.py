@@ -1,0 +1,1 @@
+"""Items: adding them, their ids, and their payload."""

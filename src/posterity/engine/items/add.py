@@ -1,0 +1,218 @@
+"""Items: adding, removing, finding them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from posterity._text import counted
+from posterity.engine.items.item_files import RESERVED, Incoming, PayloadReader, fitted, write_all
+from posterity.engine.items.lookup import Lookup
+from posterity.engine.items.payload import Payload as StoredPayload
+from posterity.engine.items.read_ids import Look, look_through
+from posterity.engine.items.unique_ids import Distinct
+from posterity.engine.ledger.commit import discarded, retried
+from posterity.engine.ledger.context import NEXT_ROW, Context
+from posterity.errors import CommitConflict, InvalidData
+from posterity.method.data.arrays import Rows
+from posterity.storage.delta.commits import DataFile
+from posterity.storage.delta.schema import REMOVED
+from posterity.storage.delta.table import Snapshot, Table
+from posterity.storage.input import Types, ids_of
+from posterity.storage.spool import IdSpool
+from posterity.storage.stream import Stream
+
+BATCH = 2**22
+"""Ids that are looked up at once."""
+
+
+def add_items(
+    context: Context, data: Any, *, id_column: str = "id", options: dict[str, str] | None = None
+) -> int:
+    """Give new items rows and make them part of the store; returns how many.
+
+    All of them or none: an id that occurs twice, or that the store has already, refuses the call;
+    unless it has all of them just as they are given, and there is nothing to do. The data is read
+    twice, first its ids, and never held as a whole.
+    """
+    stream = Stream(data, options, name="items", spread=context.executor.map)
+    with TemporaryDirectory(prefix="posterity-") as folder:
+        ids = IdSpool(Path(folder))
+        look = Look(stream.reader([id_column], ids=id_column))
+        seen = look_through(context.executor, stream, look, ids)
+        ids.finish(context.id_kind)
+        columns = [name for name in stream.names(ids=id_column) if name != id_column]
+        refuse_reserved(columns)
+        types = stream.types(columns, ids=id_column)
+        payload = payload_of(stream, id_column, types, ids.type)
+        incoming, distinct = Incoming(payload, seen), Distinct(ids, Path(folder))
+        distinct.refuse_repeated()
+        try:
+            commit_items(context, distinct, incoming)
+        except InvalidData:
+            if not are_there(context.again(), incoming):
+                raise
+            return 0  # done already, perhaps by a call that was cut short
+    return len(ids)
+
+
+def payload_of(
+    stream: Stream, id_column: str, types: Types, ids: pa.DataType, *, done: str = "added"
+) -> PayloadReader:
+    """How items are read with the given columns; ``done`` is what was not, if in vain."""
+    columns = list(dict.fromkeys([id_column, *types]))
+    return PayloadReader(stream.reader(columns, ids=id_column, types=types), ids, done)
+
+
+def refuse_reserved(payload: Iterable[str]) -> None:
+    """Names the store uses itself cannot be payload."""
+    names = list(payload)
+    if any("\0" in name for name in names):
+        raise InvalidData("A payload column has a null character in its name.")
+    clash = [name for name in names if name.lower() in (*RESERVED, "id")]
+    if clash:
+        raise InvalidData(f"The payload column '{clash[0]}' has a name the store uses itself.")
+
+
+def commit_items(
+    context: Context,
+    distinct: Distinct,
+    incoming: Incoming,
+    *,
+    mark: str | None = None,
+    ready: Callable[[], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Write items part by part and make all of them visible at once; returns their first row.
+
+    They may be written more than once: if somebody adds items at the same time, theirs have rows
+    then and ours get the next. ``mark`` names the commit; one of that name is made once. ``ready``
+    is called when all is written and nothing visible yet.
+    """
+    distinct.refuse_repeated()
+
+    def attempt(now: Context) -> int:
+        done = None if mark is None or now.items is None else now.items.fence(mark)
+        if done is not None:
+            return done
+        return _commit_items(now, distinct, incoming, mark, ready, progress)
+
+    return retried(context, attempt)
+
+
+def _commit_items(
+    context: Context,
+    distinct: Distinct,
+    incoming: Incoming,
+    mark: str | None,
+    ready: Callable[[], None] | None,
+    progress: Callable[[int, int], None] | None,
+) -> int:
+    start = context.rows
+    if context.items is None:
+        table = context.layout.items(
+            pa.schema([("shard", pa.int32()), ("row", pa.int64()), *incoming.payload.schema])
+        )
+    else:
+        distinct.refuse_known(context.items)
+        table = context.items.table
+    written: list[DataFile] = []
+    count = 0
+    for done in write_all(context, table, incoming, start):
+        written += done.files
+        count += done.rows
+        if progress is not None:
+            progress(count, distinct.count)
+    if ready is not None:
+        ready()
+    snapshot = context.items or _first_items(table)
+    # An attempt that was cut short may have left an empty table with other columns.
+    anew = context.items is None and not snapshot.schema.equals(table.schema)
+    fences = [(NEXT_ROW, start + distinct.count)] + ([] if mark is None else [(mark, start)])
+    with discarded(table, written):
+        snapshot.commit(written, fences=fences, replace=anew)
+    return start
+
+
+def are_there(context: Context, incoming: Incoming) -> bool:
+    """Whether the store has all these items, with the same payload."""
+    if context.items is None:
+        return False
+    schema, lookup, payload = context.items.table.schema, Lookup(context), StoredPayload(context)
+    try:
+        for batch in incoming.payload.batches(incoming.seen):
+            given = fitted(batch, schema)
+            rows = lookup.rows(given.column("id"))
+            if rows.null_count:
+                return False
+            order = np.argsort(np.asarray(rows))
+            _, stored = payload.of(np.asarray(rows)[order])
+            if not stored.equals(given.take(pa.array(order)).select(stored.column_names)):
+                return False
+    except InvalidData:
+        return False
+    return True
+
+
+def _first_items(table: Table) -> Snapshot:
+    table.create()
+    snapshot = table.head()
+    if snapshot.fence(NEXT_ROW) is not None:
+        raise CommitConflict("Somebody else added the first items.")
+    return snapshot
+
+
+def find_rows(
+    context: Context, ids: pa.ChunkedArray, what: str = "id", *, removed: bool = False
+) -> Rows:
+    """The row of each id; an id that does not exist, or was removed, is named."""
+    found = rows_or_none(context, ids, removed=removed)
+    if found.null_count:
+        missing = ids.filter(found.is_null())
+        shown = ", ".join(repr(value) for value in missing[:5].to_pylist())
+        raise InvalidData(f"{counted(len(missing), what, 'are')} not in the store: {shown}.")
+    rows: Rows = found.to_numpy()
+    return rows
+
+
+def rows_or_none(
+    context: Context, ids: pa.ChunkedArray, *, removed: bool = False
+) -> pa.ChunkedArray:
+    """The row of each id; null where there is no such item. ``removed``: those that were, too."""
+    lookup = Lookup(context, removed=removed)
+    parts = [lookup.rows(ids.slice(at, BATCH)) for at in range(0, len(ids), BATCH)]
+    return pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.int64())
+
+
+def remove_items(context: Context, ids: Any) -> int:
+    """Mark items as removed: gone at once for everybody, purged at the next compaction.
+
+    Returns how many were there; those that are removed already, and not purged yet, are no error.
+    """
+    column = id_array(ids)
+
+    def attempt(now: Context) -> int:
+        rows = np.unique(find_rows(now, column, removed=True))
+        rows = rows[~now.removed[rows]]
+        if len(rows):
+            table = now.layout.removed
+            file = table.write(pa.table({"row": rows}, schema=REMOVED), label="removed")
+            table.head().commit([file])
+        return len(rows)
+
+    return retried(context, attempt)
+
+
+def id_array(ids: Any) -> pa.ChunkedArray:
+    """One id or many as a column."""
+    listed = [ids] if isinstance(ids, (str, int)) else ids
+    try:
+        column = listed if isinstance(listed, pa.ChunkedArray) else pa.array(listed)
+    except (pa.ArrowException, OverflowError, TypeError) as error:
+        raise InvalidData(f"These are no ids: {error}.") from None
+    return ids_of(pa.table({"id": column}), "id", "list of items")

@@ -1,0 +1,1 @@
+"""The labelled set: registering models, their votes on labelled items, rehearsing steps."""

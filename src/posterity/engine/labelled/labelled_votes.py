@@ -1,0 +1,104 @@
+"""Labelled votes: those a model came with, and those on items people have answered about.
+
+Nothing is copied: the answers are those of the reviews that count, and the votes those of the
+ledger, so that a review that is reverted, or an item that is removed, is forgotten by the next fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.fits import Registered
+from posterity.engine.ledger.history import ShardHistory
+from posterity.engine.ledger.steps import live_reviews, live_updates
+from posterity.method.beliefs import temperature
+from posterity.method.beliefs.temperature import Temperature
+from posterity.method.data.arrays import Codes
+from posterity.method.data.votes import MISSING
+from posterity.storage import parquet
+
+
+def answered_votes(
+    context: Context, models: Sequence[str], known: Collection[str]
+) -> tuple[Codes, Codes]:
+    """Votes (n, T) of models on items whose answers are to be learnt from, −1 for none; truths.
+
+    They tell how models err together, and nothing else: which items a step would choose and how
+    far beliefs hold is rehearsed on the labelled items of the models, which nobody has picked.
+    ``known``: the keys of those, which do not count twice.
+    """
+    reviews, live = live_reviews(context.headers), live_updates(context.headers)
+    learnt, known = [header for header in reviews if header.learn], set(known)
+    places = {name: at for at, name in enumerate(models)}
+    votes, truth = [np.zeros((0, len(models)), np.int32)], [np.zeros(0, np.int32)]
+    for shard, start, items in context.shards if learnt else []:
+        history = ShardHistory.read(context.ledger, shard, start, items)
+        here = (history.pins(learnt) != MISSING) & ~context.removed.among(start, items)
+        rows = np.flatnonzero(here)
+        if not len(rows):
+            continue
+        cast = np.full((len(rows), len(models)), MISSING, dtype=np.int32)
+        for header, own in zip(live, history.votes_of(rows, live), strict=True):
+            place = places.get(header.model or "")
+            if place is not None:
+                cast[:, place] = np.where(own.hard == MISSING, cast[:, place], own.hard)
+        ids = context.id_of(pa.array(rows + start), shard).to_pylist()
+        new = np.array([str(one) not in known for one in ids], dtype=np.bool_)
+        keep = new & (cast != MISSING).any(axis=1)
+        votes.append(cast[keep])
+        truth.append(history.pins(reviews)[rows][keep])  # a later answer holds
+    return np.concatenate(votes), np.concatenate(truth)
+
+
+def labelled_truth(context: Context, model: Registered) -> tuple[list[str], Codes]:
+    """The keys of a model's labelled items and their truth."""
+    own = labelled_rows(context, model)
+    return own.column("key").to_pylist(), own.column("truth").to_numpy()
+
+
+def labelled_rows(context: Context, model: Registered) -> pa.Table:
+    """Its rows by digest: a registration that was cut short leaves rows nobody refers to.
+
+    The same one made again leaves them twice.
+    """
+    table = context.labelled
+    own = table.filter(
+        pc.and_(
+            pc.equal(table.column("model"), model.name),
+            pc.equal(table.column("digest"), model.settings["digest"]),
+        )
+    )
+    if not model.settings["keyed"]:
+        return own.slice(0, model.settings["labelled"])
+    _, first = np.unique(own.column("key").to_pylist(), return_index=True)
+    return own.take(pa.array(np.sort(first)))
+
+
+def are_lost(context: Context, model: Registered) -> bool:
+    """Whether labelled votes are lost; those on stored items go with the items."""
+    told = model.settings
+    return not told["stored"] and labelled_rows(context, model).num_rows < told["labelled"]
+
+
+def checksum(rows: pa.Table) -> str:
+    """Names what labelled votes are, in whatever order."""
+    listed = sorted(map(repr, rows.to_pylist()))
+    return hashlib.sha256("\n".join(listed).encode()).hexdigest()[:16]
+
+
+def temperatures_of(context: Context, models: Sequence[str]) -> dict[str, Temperature]:
+    """Of the models that have labelled soft votes; those of the others count as they are."""
+    found = {}
+    for name in models:
+        own = labelled_rows(context, context.models[name])
+        soft = parquet.from_columns(own, own.column("vote").to_numpy())
+        if soft is not None:
+            truth = own.column("truth").to_numpy()
+            found[name] = temperature.fit(soft, truth, classes=len(context.classes))
+    return found

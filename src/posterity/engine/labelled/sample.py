@@ -1,0 +1,122 @@
+"""Samples: some items of a store with all their votes, to see how hard the whole of it is.
+
+However large the store, a few of its shards are read. Which rows are looked at does not depend on
+how many rows a shard has: nor does then what a step makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.decide import side_by_side
+from posterity.engine.ledger.fits import Fit
+from posterity.engine.ledger.history import ShardHistory
+from posterity.engine.ledger.steps import Header, live_reviews
+from posterity.method.data.arrays import Codes, Floats, Mask, Rows, evenly
+from posterity.method.data.votes import MISSING, ModelVotes, VoteTable
+
+VotesOf = Callable[[int], tuple[Rows, ModelVotes]]
+"""A shard's new votes, by row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Items with their votes, and where they stood before a step."""
+
+    votes: VoteTable
+    """(n, updates) in order; last those of the step, if it has any yet."""
+    models: list[str]
+    """Whose they are."""
+    label: Codes
+    belief: Floats
+    fresh: Mask
+    """Which have a vote of the step."""
+    pinned: Mask
+    """Which have a label a person decided."""
+
+    @classmethod
+    def of(
+        cls, context: Context, live: Sequence[Header], arriving: str, new: VotesOf | None = None
+    ) -> Sample:
+        """Of a store now; ``new``: the votes of a step that is about to be made."""
+        every = evenly(context.rows)
+        wanted = []
+        for shard in context.shards:
+            _, start, items = shard
+            rows = every[slice(*np.searchsorted(every, [start, start + items]))]
+            rows = rows[~context.removed[rows]]
+            if len(rows):
+                wanted.append((shard, rows))
+        drawn = partial(_drawn, context, live, arriving, new)
+        parts = list(context.executor.map(drawn, wanted))
+        columns = [
+            ModelVotes.joined([part.votes[at] for part in parts])
+            for at in range(len(live) + (new is not None))
+        ]
+        label = np.concatenate([np.zeros(0, np.int32), *(part.label for part in parts)])
+        return cls(
+            side_by_side(columns, len(label)),
+            [*(header.model or "" for header in live), *([arriving] if new else [])],
+            label,
+            np.concatenate([np.zeros(0), *(part.belief for part in parts)]),
+            np.concatenate([np.zeros(0, np.bool_), *(part.fresh for part in parts)]),
+            np.concatenate([np.zeros(0, np.bool_), *(part.pinned for part in parts)]),
+        )
+
+    def drift(self, fit: Fit) -> float:
+        """How much more labels are believed by a step's fit than when they were last looked at."""
+        has = (self.label != MISSING) & ~self.pinned  # what people said does not drift
+        old = np.flatnonzero(has & ~self.fresh)
+        if not len(old):
+            return 0.0
+        known = fit.dependence.believe(
+            self.votes[old], fit.who(self.models), asked=self.label[old][:, None]
+        )
+        changes = known.asked[:, 0] - self.belief[old]
+        return float(changes.sum() / (has | self.fresh & ~self.pinned).sum())
+
+
+def _among(wanted: Rows, rows: Rows, cast: ModelVotes) -> tuple[Mask, ModelVotes]:
+    """The votes on some rows, missing where there is none."""
+    if not len(rows):
+        return np.zeros(len(wanted), np.bool_), ModelVotes(np.full(len(wanted), MISSING, np.int32))
+    at = np.searchsorted(rows, wanted).clip(max=len(rows) - 1)
+    has = rows[at] == wanted
+    return has, cast[at].where(has)
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """The sampled items of one shard."""
+
+    votes: list[ModelVotes]
+    label: Codes
+    belief: Floats
+    fresh: Mask
+    pinned: Mask
+
+
+def _drawn(
+    context: Context,
+    live: Sequence[Header],
+    arriving: str,
+    new: VotesOf | None,
+    wanted: tuple[Shard, Rows],
+) -> _Drawn:
+    (shard, start, items), given = wanted
+    rows = given - start
+    history = ShardHistory.read(context.ledger, shard, start, items)
+    now, votes = history.current(live, 0.0), history.votes_of(rows, live)
+    has = np.zeros(len(rows), dtype=np.bool_)
+    if new is not None:
+        has, cast = _among(given, *new(shard))
+        # Whom the model has seen by another way meanwhile has no vote in the step.
+        has &= ~history.voted_by(live, arriving)[rows]
+        votes = [*votes, cast.where(has)]
+    belief, pins = now.belief[rows].astype(np.float64), history.pins(live_reviews(context.headers))
+    return _Drawn(list(votes), now.label[rows], belief, has, pins[rows] != MISSING)

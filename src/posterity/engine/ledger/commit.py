@@ -1,0 +1,64 @@
+"""Commit a step; what lost against another process is done again, on what there is by then."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from posterity.engine.ledger.context import HEAD, Context
+from posterity.engine.ledger.steps import Header
+from posterity.errors import CommitConflict
+from posterity.storage.delta.commits import DataFile
+from posterity.storage.delta.schema import HEADER_SHARD
+from posterity.storage.delta.table import Table
+from posterity.storage.files import LocalFiles
+
+TRIES = 20
+LONGEST = 0.5
+"""Seconds between two tries, at most."""
+
+T = TypeVar("T")
+
+
+def retried(context: Context, attempt: Callable[[Context], T]) -> T:
+    """Try until no other process is in the way, each time with the store as it is by then."""
+    for tried in range(TRIES):
+        try:
+            return attempt(context)
+        except CommitConflict:
+            pause(tried)
+            context = context.again()
+    raise CommitConflict(
+        "Other processes change the store too often; this call changed nothing.",
+        hint="Run it again.",
+    )
+
+
+def pause(tried: int) -> None:
+    """Out of step with whoever was in the way."""
+    time.sleep(random.uniform(0, min(LONGEST, 0.01 * 2**tried)))  # noqa: S311 no secret
+
+
+@contextmanager
+def discarded(table: Table, files: Sequence[DataFile]) -> Iterator[None]:
+    """Delete files that were written in vain; what else can go wrong may go wrong after a commit.
+
+    Not on an object store, where a request that is given up may be carried out later: its orphans
+    are left to a vacuum.
+    """
+    try:
+        yield
+    except CommitConflict:
+        for file in files if isinstance(table.files, LocalFiles) else ():
+            table.files.delete(f"{table.name}/{file.path}")
+        raise
+
+
+def commit_step(context: Context, header: Header, files: Sequence[DataFile]) -> None:
+    """Header and all shards, visible together or not at all."""
+    label = f"step-{header.step:06}"
+    own = context.layout.ledger.write(header.to_row(), label=label, partition=HEADER_SHARD)
+    context.ledger.commit([own, *files], fences=[(HEAD, header.step)])

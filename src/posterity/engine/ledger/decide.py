@@ -1,0 +1,291 @@
+"""Fold and decide: what votes make of labels, the same for an update, a revert and a check."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from posterity.engine.ledger.fits import DEPENDENT, Fit
+from posterity.method.beliefs.dependent_state import DependentBeliefs
+from posterity.method.beliefs.plain import Beliefs
+from posterity.method.data.arrays import Codes, Floats, Rows
+from posterity.method.data.votes import MISSING, ModelVotes, VoteTable, majority
+from posterity.method.decide.evidence import Evidence
+from posterity.method.decide.rules import MajorityVote, MaxBelief, MaxBeliefMinEntropy, Rule, inner
+from posterity.method.step import Labels, Verdict, judge
+
+BLOCK_ITEMS = 2**18
+"""Items folded at a time, from their votes."""
+DENSE_ITEMS = 2**14
+DENSE_CELLS = 2**22
+"""Items at a time where all classes are written out, and items × classes: 32 MiB of beliefs."""
+FEW = 8
+"""So many of the most believed classes are found faster one by one than by sorting all."""
+
+
+@dataclass(frozen=True)
+class StepPolicy:
+    """One step's model, rule and fit, as folding needs them."""
+
+    model: str
+    rule: Rule
+    fit: Fit
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """Where items stand after their last vote, or after a pending flip was made."""
+
+    before: Codes
+    after: Codes
+    belief_before: Floats
+    belief: Floats
+    entropy: Floats
+    best: Codes
+    """The most believed class, whatever the rule made of it."""
+    proposed: Codes
+    """The class of a flip that is pending now; −1 where there is none."""
+    belief_proposed: Floats
+
+    @staticmethod
+    def joined(parts: Sequence[Decided]) -> Decided:
+        """Blocks put together again."""
+        return Decided(
+            *(
+                np.concatenate([getattr(part, field.name) for part in parts])
+                for field in fields(Decided)
+            )
+        )
+
+    @staticmethod
+    def settled(
+        label: Codes, belief: Floats, entropy: Floats, proposed: Codes, belief_proposed: Floats
+    ) -> Decided:
+        """Pending flips made, with what was believed when they were proposed."""
+        none = np.full(len(label), MISSING, dtype=np.int32)
+        return Decided(
+            label, proposed, belief, belief_proposed, entropy, proposed, none, np.zeros(len(label))
+        )
+
+    @staticmethod
+    def answered(before: Codes, belief: Floats, answer: Codes) -> Decided:
+        """Labels a person decided: nothing is believed beside them, and no flip is pending."""
+        none, sure = np.full(len(answer), MISSING, dtype=np.int32), np.ones(len(answer))
+        return Decided(before, answer, belief, sure, 0 * sure, answer, none, 0 * sure)
+
+    def pinned(self, pins: Codes) -> Decided:
+        """The same with what people answered (else −1), whatever votes say."""
+        if not (pins != MISSING).any():
+            return self
+        said = Decided.answered(self.before, self.belief_before, pins)
+        return Decided(
+            *(
+                np.where(pins == MISSING, getattr(self, field.name), getattr(said, field.name))
+                for field in fields(Decided)
+            )
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the rule made of the items."""
+        return Verdict(self.after, self.belief, self.proposed, self.belief_proposed)
+
+    def __getitem__(self, rows: Rows) -> Decided:
+        return Decided(*(getattr(self, field.name)[rows] for field in fields(Decided)))
+
+
+def decide_last(
+    steps: Sequence[StepPolicy],
+    votes: Sequence[ModelVotes],
+    stored: Codes,
+    pending: Codes | None = None,
+) -> Decided:
+    """Fold all votes, then let the last step's rule decide against the stored labels.
+
+    ``votes`` are in the order of ``steps``; every item has a vote in the last one. All are folded
+    with the last step's fit. ``pending``: the classes of flips that were pending on the items.
+    """
+    if pending is None:
+        pending = np.full(len(stored), MISSING, dtype=np.int32)
+    fit, rule = steps[-1].fit, steps[-1].rule
+    parts = []
+    for block in _blocks(len(stored), BLOCK_ITEMS):
+        labels = stored[block]
+        beliefs = _believed(fit, steps, votes, block, labels)
+        before = beliefs.of_stored() if isinstance(beliefs, Beliefs) else beliefs.of(labels)
+        evidence = _evidence(rule, fit, steps, votes, block, beliefs, labels, before)
+        made = judge(rule, beliefs, evidence, pending[block])
+        best, entropy = beliefs.most_believed(stored=made.label), beliefs.entropy()
+        waiting = made.proposed, made.belief_proposed
+        parts.append(Decided(labels, made.label, before, made.belief, entropy, best, *waiting))
+    return Decided.joined(parts)
+
+
+def decide_all(
+    now: Fit,
+    steps: Sequence[StepPolicy],
+    votes: Sequence[ModelVotes],
+    items: int,
+    settles: Collection[int] = (),
+) -> Decided:
+    """Run all steps' rules in order, each with its own fit, as if nothing had been stored.
+
+    What is said of an item is what its last vote made of it; ``now`` tells what is believed of an
+    item without any. ``settles``: after how many of the steps all pending flips were made.
+    """
+    labels = Labels(steps[-1].rule if steps else MaxBelief(), items)
+    entropy = np.full(items, now.prior_entropy)
+    for at in range(len(steps)):
+        if at in settles:
+            labels.settle()
+        seen = np.flatnonzero(votes[at].hard != MISSING)
+        so_far = [cast[seen] for cast in votes[: at + 1]]
+        decided = decide_last(steps[: at + 1], so_far, labels.label[seen], labels.proposed[seen])
+        labels.take(seen, decided.verdict)
+        entropy[seen] = decided.entropy
+    if len(steps) in settles:
+        labels.settle()
+    label, belief = labels.label, labels.belief
+    waiting = labels.proposed, np.where(labels.proposed == MISSING, 0.0, labels.belief_proposed)
+    return Decided(label, label, belief, belief, entropy, label, *waiting)
+
+
+def _evidence(
+    rule: Rule,
+    fit: Fit,
+    steps: Sequence[StepPolicy],
+    votes: Sequence[ModelVotes],
+    block: Rows,
+    beliefs: Beliefs | DependentBeliefs,
+    stored: Codes,
+    believed: Floats,
+) -> Evidence:
+    """What the rule looks at; what only some rules do is not computed for the others."""
+    before = frequent = None
+    rule = inner(rule)
+    if isinstance(rule, MaxBeliefMinEntropy):
+        before = _before(fit, steps, votes, block)
+    if isinstance(rule, MajorityVote):
+        hard = np.array([cast.hard[block] for cast in votes], dtype=np.int32)
+        frequent = majority(hard)
+    return Evidence.of(
+        beliefs,
+        label=stored,
+        vote=votes[-1].hard[block],
+        entropy_before=before,
+        majority=frequent,
+        belief_label=believed,
+    )
+
+
+def most_believed(
+    fit: Fit, steps: Sequence[StepPolicy], votes: Sequence[ModelVotes], items: int, top: int
+) -> tuple[Codes, Floats]:
+    """The most believed classes of each item and the beliefs in them, highest first."""
+    codes, beliefs = [], []
+    size = max(1, min(DENSE_ITEMS, DENSE_CELLS // fit.classes))
+    for block in _blocks(items, size):
+        believed = all_beliefs(fit, steps, [cast[block] for cast in votes], len(block))
+        best = highest(believed, top)
+        codes.append(best.astype(np.int32))
+        beliefs.append(np.take_along_axis(believed, best, axis=1))
+    return np.concatenate(codes), np.concatenate(beliefs)
+
+
+def highest(believed: Floats, top: int) -> Rows:
+    """The classes believed most, item by item; of equal ones the lowest code first."""
+    if top > FEW:
+        order: Rows = np.argsort(-believed, axis=1, kind="stable")[:, :top]
+        return order
+    left, every = believed.copy(), np.arange(len(believed))
+    best = np.empty((len(believed), min(top, believed.shape[1])), dtype=np.int64)
+    for place in range(best.shape[1]):
+        best[:, place] = left.argmax(axis=1)
+        left[every, best[:, place]] = -1.0
+    return best
+
+
+def all_beliefs(
+    fit: Fit, steps: Sequence[StepPolicy], votes: Sequence[ModelVotes], items: int
+) -> Floats:
+    """(n, K): what is believed of every class of some items."""
+    return _believed(fit, steps, votes, np.arange(items)).probabilities()
+
+
+def _believed(
+    fit: Fit,
+    steps: Sequence[StepPolicy],
+    votes: Sequence[ModelVotes],
+    block: Rows,
+    stored: Codes | None = None,
+) -> Beliefs | DependentBeliefs:
+    if fit.beliefs == DEPENDENT:
+        known, who = _known(fit, steps, votes, block)
+        return DependentBeliefs.from_votes(fit.dependence, known, who, stored)
+    product = fit.product([step.model for step in steps])
+    return Beliefs.from_votes(product, _joined(fit, steps, votes, block), stored)
+
+
+def _before(
+    fit: Fit, steps: Sequence[StepPolicy], votes: Sequence[ModelVotes], block: Rows
+) -> Floats:
+    """The entropies without the last model's votes."""
+    if fit.beliefs == DEPENDENT:
+        known, who = _known(fit, steps[:-1], votes[:-1], block)
+        return fit.dependence.believe(known, who).entropy
+    # With the same product: a vote that says nothing must not change one bit.
+    product = fit.product([step.model for step in steps])
+    return product.fold(_joined(fit, steps, votes, block).without_last()).entropy
+
+
+def _known(
+    fit: Fit, steps: Sequence[StepPolicy], votes: Sequence[ModelVotes], block: Rows
+) -> tuple[VoteTable, list[int]]:
+    """The votes of the models a fit knows, side by side, and who they are."""
+    who = fit.who([step.model for step in steps])
+    # One that arrived after the fit was made: its votes count again since a revert was reverted.
+    columns = [at for at, place in enumerate(who) if place >= 0]
+    known = side_by_side([votes[column][block] for column in columns], len(block))
+    return known, [who[column] for column in columns]
+
+
+def _joined(
+    fit: Fit, steps: Sequence[StepPolicy], votes: Sequence[ModelVotes], block: Rows
+) -> VoteTable:
+    """The models' votes side by side, soft ones read as the fit has it."""
+    read = []
+    for step, cast in zip(steps, votes, strict=True):
+        own, known = cast[block], fit.temperatures.get(step.model)
+        if own.soft is not None and known is not None:
+            own = ModelVotes(own.hard, known.calibrated(own.soft))
+        read.append(own)
+    return side_by_side(read, len(block))
+
+
+def side_by_side(votes: Sequence[ModelVotes], items: int) -> VoteTable:
+    """The votes of several models on the same items, item by item."""
+    hard = np.full((items, len(votes)), MISSING, dtype=np.int32)
+    for at, cast in enumerate(votes):
+        hard[:, at] = cast.hard
+    softly = [(at, cast.soft) for at, cast in enumerate(votes) if cast.soft is not None]
+    if not softly:
+        return VoteTable.only(hard)
+    soft = np.full(hard.shape, MISSING, dtype=np.int64)
+    width = max(each.codes.shape[1] for _, each in softly)
+    classes, weights, begin = [], [], 0
+    for at, each in softly:
+        present = np.flatnonzero(each.hard != MISSING)
+        soft[present, at] = begin + np.arange(len(present))
+        begin += len(present)
+        wider = ((0, 0), (0, width - each.codes.shape[1]))
+        classes.append(np.pad(each.codes[present], wider, constant_values=MISSING))
+        weights.append(np.pad(each.weights[present], wider))
+    return VoteTable(hard, soft, np.concatenate(classes), np.concatenate(weights))
+
+
+def _blocks(items: int, size: int) -> Iterator[Rows]:
+    # At least one block, so that no items make an empty result and not none.
+    for start in range(0, max(items, 1), size):
+        yield np.arange(start, min(start + size, items))

@@ -1,0 +1,153 @@
+"""Steps: their headers in the ledger, and which of them count."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from posterity.errors import StoreError
+from posterity.storage.delta.commits import DataFile
+from posterity.storage.delta.schema import HEADER_SHARD, LEDGER
+from posterity.storage.delta.table import Snapshot
+
+UPDATE, REVERT, SETTLE, REVIEW = "update", "revert", "settle", "review"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a step was: one row of the ledger a step, written with the step's own commit."""
+
+    step: int
+    kind: str
+    run: str
+    """The id of the run that made it; the same run cannot make two steps."""
+    request: str = ""
+    """A digest of what was asked for, so that asking twice does the work once."""
+    model: str | None = None
+    selector: str | None = None
+    rule: str | None = None
+    budget: str | None = None
+    where: str | None = None
+    seed: int = 0
+    reverts: int | None = None
+    items: int = 0
+    """Rows in the store when the step was planned."""
+    fit: dict[str, Any] = field(default_factory=dict)
+    """The belief parameters the step decided with."""
+    report: dict[str, Any] = field(default_factory=dict)
+    failed: list[int] = field(default_factory=list)
+    """Rows the model failed on; they can be tried again."""
+    pending: list[int] = field(default_factory=list)
+    """The shards where the step has left flips pending."""
+    learn: bool = False
+    """Whether the answers of a review are in the labelled set."""
+    software: str = ""
+    time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def share(self) -> float:
+        """The share of the items there were that it has votes on."""
+        there = self.items - self.report["held"]["removed"]
+        return float(min(1.0, self.report["evaluations"] / max(1, there)))
+
+    def to_row(self) -> pa.Table:
+        """The header as a row of the ledger."""
+        columns: dict[str, list[Any]] = {name: [None] for name in LEDGER.names}
+        columns |= {"shard": [HEADER_SHARD], "step": [self.step]}
+        columns["header"] = [json.dumps(asdict(self), ensure_ascii=False)]
+        return pa.table(columns, schema=LEDGER)
+
+
+def read_headers(ledger: Snapshot) -> list[Header]:
+    """All headers, by step."""
+    rows = ledger.read(["header"], HEADER_SHARD).column("header").to_pylist()
+    try:
+        found = [Header(**json.loads(text)) for text in rows]
+    except (ValueError, TypeError) as error:
+        raise StoreError(
+            f"A header of the ledger is damaged: {error}.", hint="Restore the store from a copy."
+        ) from None
+    return sorted(found, key=lambda header: header.step)
+
+
+def masked(headers: Sequence[Header]) -> set[int]:
+    """Steps undone by a revert that still counts; a revert can be reverted.
+
+    >>> steps = [Header(0, UPDATE, "a"), Header(1, REVERT, "b", reverts=0)]
+    >>> masked(steps), masked([*steps, Header(2, REVERT, "c", reverts=1)])
+    ({0}, {1})
+    """
+    undone: set[int] = set()
+    for header in sorted(headers, key=lambda header: -header.step):
+        if header.kind == REVERT and header.step not in undone and header.reverts is not None:
+            undone.add(header.reverts)
+    return undone
+
+
+def live_updates(headers: Iterable[Header]) -> list[Header]:
+    """The updates whose votes count, in order."""
+    listed = list(headers)
+    undone = masked(listed)
+    return [header for header in listed if header.kind == UPDATE and header.step not in undone]
+
+
+def live_reviews(headers: Iterable[Header]) -> list[Header]:
+    """The reviews whose answers count, in order.
+
+    >>> steps = [Header(0, REVIEW, "a"), Header(1, REVIEW, "b"), Header(2, REVERT, "c", reverts=0)]
+    >>> [header.step for header in live_reviews(steps)]
+    [1]
+    """
+    listed = list(headers)
+    undone = masked(listed)
+    return [header for header in listed if header.kind == REVIEW and header.step not in undone]
+
+
+def live_settles(headers: Iterable[Header]) -> list[int]:
+    """How many updates whose votes count came before each settle that counts.
+
+    >>> steps = [Header(0, UPDATE, "a"), Header(1, SETTLE, "b"), Header(2, UPDATE, "c")]
+    >>> live_settles(steps), live_settles([*steps, Header(3, REVERT, "d", reverts=1)])
+    ([1], [])
+    """
+    listed = list(headers)
+    undone, live = masked(listed), [header.step for header in live_updates(listed)]
+    settles = [step.step for step in listed if step.kind == SETTLE and step.step not in undone]
+    return [sum(update < settle for update in live) for settle in settles]
+
+
+def origin(headers: Sequence[Header], step: int) -> int:
+    """The update, settle or review that is undone, or counts again, when a step is reverted.
+
+    >>> origin([Header(0, UPDATE, "a"), Header(1, REVERT, "b", reverts=0)], 1)
+    0
+    """
+    reverts = {header.step: header.reverts for header in headers if header.kind == REVERT}
+    while (target := reverts.get(step)) is not None:
+        step = target
+    return step
+
+
+def last_step(ledger: Snapshot, file: DataFile) -> int | None:
+    """The last step a file of the ledger has rows of: its name says so, or its statistics."""
+    named = re.search(r"(?:^|/)step-([0-9]+)-[0-9a-f]+\.parquet$", file.path)
+    return int(named[1]) if named else ledger.highest(file, "step")
+
+
+def reason(header: Header, *, voted: bool) -> str:
+    """Why a step changes labels, with a vote or without, in a form that does not change."""
+    if header.kind == REVERT:
+        return f"revert of step {header.reverts}"
+    if header.kind == SETTLE:
+        return "pending flip, settled"
+    if header.kind == REVIEW:
+        return "answer of a person"
+    if not voted:
+        return f"pending flip, no vote of {header.model}"
+    return f"vote of {header.model} under {header.rule}"

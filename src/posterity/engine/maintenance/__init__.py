@@ -1,0 +1,1 @@
+"""Keeping a store in order: create, check, repair, compact, vacuum."""

@@ -1,0 +1,1 @@
+"""Planning: which items a model should look at, and what that would bring."""

@@ -1,0 +1,102 @@
+"""Selection: which items the arriving model should look at, before anything is spent."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from posterity.engine.evaluation.plans import Plan, Request
+from posterity.engine.executors import LOCAL
+from posterity.engine.labelled.rehearse import Prepared
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.proposals import count_pending
+from posterity.engine.ledger.steps import live_updates
+from posterity.engine.ledger.totals import correctable
+from posterity.engine.plan.account import Allotment, allot
+from posterity.engine.plan.score import Survey, Taken, Worth, failed_rows
+from posterity.method.data.row_sets import RowSet
+from posterity.method.decide.budget import FULL, Budget, Spending
+from posterity.method.decide.rules import cost_of
+from posterity.method.decide.selectors import Value, without_value
+from posterity.method.decide.selectors import parse as parse_selector
+from posterity.method.decide.top_k import CAP, chosen, find_cut
+
+DRIVEN = 2**17
+"""Candidates held by the driver of a cluster, to choose among them exactly."""
+
+
+def make_plan(
+    context: Context, request: Request, *, since: int = 0, only: Sequence[int] | None = None
+) -> Plan:
+    """Score every shard, and choose the highest of all.
+
+    ``since``: only rows from this one on, for items added after the same request was carried out;
+    ``only``: these rows, to try them again.
+    """
+    model = context.model(request.model)
+    prepared, selector = Prepared(context, request.model), parse_selector(request.selector)
+    # Only what a vote could change depends on what is believed: entropies are kept.
+    valued = prepared.dependent and isinstance(selector, Value)
+    known, ratio = prepared.fit(), cost_of(context.rule(request.rule))
+    if valued:
+        known, _ = prepared.adapted(prepared.sample())
+
+    survey = Survey(
+        context,
+        request.model,
+        selector if prepared.dependent else without_value(selector),
+        seed=request.seed,
+        where=request.where,
+        # What the model failed on is tried again when asked for, not again and again.
+        without=failed_rows(context, request.model) if only is None else (),
+        since=since,
+        only=only,
+        value=Worth(known, prepared.model, ratio) if valued else None,
+    )
+    budget, rule = request.resolved(context), context.rule(request.rule)
+    spent: Budget | Allotment = FULL
+    if isinstance(budget, Spending):
+        again = only is not None
+        spent = allot(context, budget, prepared, selector, rule, again=again)
+    elif only is None:
+        spent = budget
+    # Fewer passes are worth some memory, but not that of whoever drives a cluster.
+    cap = CAP if context.executor == LOCAL else DRIVEN
+    cut = find_cut(survey.look, spent.evaluations, cap=cap)
+    rows, counts = RowSet(context.rows), np.zeros(len(context.classes) + 1, dtype=np.int64)
+    for taken in chosen(survey.look, cut, partial(Taken.of, classes=len(context.classes))):
+        taken.mark(rows)
+        counts += taken.counts
+    told = hashlib.sha256(np.array([context.head], dtype=np.int64).tobytes())
+    for part in rows.stretches():
+        told.update(part.tobytes())
+    unit = model.settings["cost"]
+    pending, reconsidered = count_pending(context, rows)
+    names = ["no label yet", *(str(name) for name in context.classes)]
+    share, labels = correctable(context, len(rows), int(counts[0]))
+    told_by = prepared.outcome(selector, rule, share)
+    # While nothing is labelled there is nothing to correct.
+    net = told_by.net(labels) if told_by is not None and live_updates(context.headers) else None
+    return Plan(
+        id=f"{request.digest}-{told.hexdigest()[:8]}",
+        request=request,
+        head=context.head,
+        items=context.rows,
+        chosen=rows,
+        eligible=cut.available,
+        affected={
+            names[at]: int(counts[at])
+            for at in np.argsort(-counts, kind="stable").tolist()
+            if counts[at]
+        },
+        cost=None if unit is None else unit * len(rows),
+        rehearsed=None if told_by is None else told_by.to_dict(),
+        forecast=None if net is None else net.to_dict(),
+        beliefs=known.beliefs,
+        pending=pending,
+        reconsidered=reconsidered,
+        spending=spent.to_dict() if isinstance(spent, Allotment) else None,
+    )

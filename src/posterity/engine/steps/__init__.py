@@ -1,0 +1,1 @@
+"""Operations that make a step: update, import, review, settle, revert."""

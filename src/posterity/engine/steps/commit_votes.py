@@ -1,0 +1,156 @@
+"""Votes become a step: folded shard by shard, decided, and committed together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+
+import pyarrow as pa
+
+from posterity._text import counted
+from posterity._version import __version__
+from posterity.engine.evaluation.plans import Plan
+from posterity.engine.evaluation.run_votes import KeptVotes, Run, Told
+from posterity.engine.labelled.rehearse import Prepared, keep_fit
+from posterity.engine.ledger.commit import commit_step
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.decide import StepPolicy
+from posterity.engine.ledger.fits import Fit
+from posterity.engine.ledger.history import parts_of
+from posterity.engine.ledger.proposals import pending_parts
+from posterity.engine.ledger.reports import Expected, Report
+from posterity.engine.ledger.steps import UPDATE, Header, live_reviews, live_updates
+from posterity.engine.ledger.totals import total_of
+from posterity.engine.plan.account import overspent
+from posterity.engine.steps.fold import Fold, FoldedShards, settle_shard
+from posterity.errors import StoreError
+from posterity.method.adapt.adapt import Adaptation
+from posterity.method.decide.rules import AtMost, Rule
+from posterity.method.decide.selectors import parse as parse_selector
+from posterity.validation.outcome import Trust
+from posterity.validation.shift import Difference, Seen, warning
+
+
+def commit_votes(context: Context, plan: Plan, run: Run, told: Told | None = None) -> Report:
+    """Fold a run's votes shard by shard and make them a step with one commit.
+
+    Flips that were pending on items without a vote are made. The header keeps what the report says,
+    but for the item that failed first and why: an item that is removed has to be forgotten.
+    """
+    kept, errors = run.kept(), run.errors()
+    step, live, reviews = (
+        context.head + 1,
+        live_updates(context.headers),
+        live_reviews(context.headers),
+    )
+    basis = _basis(context, plan, kept)
+    fit = basis.fit
+    steps = [*parts_of(context, live), StepPolicy(plan.request.model, basis.rule, fit)]
+    fold = Fold(context, kept, frozenset(errors), live, reviews, steps, step)
+    found = FoldedShards.joined(context.executor.map(fold, context.shards))
+    folded, failing = found.folded, set(errors) - found.recovered
+    failed = sorted(failing)
+    if not folded and failed:
+        run.drop()  # nothing is lost with it: the same command tries again
+        raise StoreError(
+            f"The model '{plan.request.model}' failed on all {len(failed):,} items it was asked "
+            f"about; on {_first_failure(context, failed, errors)}",
+            hint="Nothing was changed. Mend the model and run the same again.",
+        )
+    if not folded:
+        if found.obtained:
+            run.drop()  # its items are gone, or have votes by now
+        return Report.nothing(plan.request.model, "Nothing to do: no vote was obtained.")
+    # Shards without a vote are read only where flips are pending, and only their last steps.
+    others = pending_parts(context, without=found.done)
+    found += FoldedShards.joined(context.executor.map(partial(settle_shard, context, step), others))
+    tally, total = found.tally, total_of(context) + found.moved
+    failure = f"{counted(len(failed), 'item')} failed" if failed else ""
+    differences = _differences(live, basis.trust, found.seen.with_held(total.sums))
+    over = overspent(context, plan.request.budget, plan.spending, folded + len(failed))
+    kept_note = (told.kept if told else "", basis.note, failure, over, warning(differences))
+    report = Report(
+        step,
+        plan.id,
+        plan.request.model,
+        folded,
+        len(failed),
+        note="\n".join(part for part in kept_note if part),
+        **tally.told(),
+        expected=Expected.by(
+            basis.trust, total.sums.drifted(basis.drift), tally, pinned=total.pinned
+        ).to_dict(),
+        differences=[one.to_dict() for one in differences],
+        held=total.to_dict(),
+        adapted=basis.adapted.to_dict(),
+        spending=plan.spending,
+    )
+    header = Header(
+        step=step,
+        kind=UPDATE,
+        run=plan.id,
+        request=plan.request.digest,
+        items=plan.items,
+        fit=fit.to_dict([*(header.model or "" for header in live), plan.request.model]),
+        report=report.to_dict(),
+        failed=failed,
+        pending=found.waiting,
+        software=__version__,
+        **(asdict(plan.request) | {"rule": str(basis.rule)}),
+    )
+    keep_fit(context, fit)
+    commit_step(context, header, found.files)
+    if failed:
+        failure += f"; {_first_failure(context, failed, errors)}"
+    note = (str(told or ""), basis.note, failure, over, warning(differences))
+    return replace(report, note="\n".join(part for part in note if part))
+
+
+@dataclass(frozen=True, eq=False)
+class _Basis:
+    """What a step is decided with, and how far that can be trusted."""
+
+    fit: Fit
+    rule: Rule
+    trust: Trust | None = None
+    drift: float = 0.0
+    """How much more labels are believed by the fit than when they were last looked at."""
+    note: str = ""
+    adapted: Adaptation = field(default_factory=Adaptation)
+
+
+def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
+    prepared, rule = Prepared(context, plan.request.model), context.rule(plan.request.rule)
+    if not prepared.dependent:
+        prepared.refuse_promise(rule)
+        return _Basis(prepared.fit(), rule, note=prepared.why_plain)
+    # Of the votes there are, as the header will count them, not of those planned.
+    cast = sum(context.executor.map(kept.count_of, [shard for shard, _, _ in context.shards]))
+    there = plan.items - len(context.removed)
+    share, sample = cast / max(1, there), prepared.sample(kept.of)
+    selector = parse_selector(plan.request.selector)
+    rehearsed = prepared.rehearse(selector, rule, share, sample=sample)
+    fit, adapted = prepared.adapted(sample)
+    told = [str(adapted)]
+    if isinstance(rule, AtMost):
+        told.append(
+            f"A cost ratio of {rehearsed.ratio:g} keeps the promise '{rule}' for items like the "
+            "labelled ones."
+        )
+        rule = replace(rule, ratio=rehearsed.ratio)
+    note = "\n".join(part for part in told if part)
+    return _Basis(fit, rule, rehearsed.trust, sample.drift(fit), note, adapted)
+
+
+def _differences(live: Sequence[Header], trust: Trust | None, seen: Seen) -> list[Difference]:
+    """Between the step's items and the labelled set, beside what earlier steps have recorded."""
+    if trust is None:
+        return []
+    told = [header.report["differences"] for header in live]
+    return trust.compare(seen, [[Difference(**one) for one in step] for step in told])
+
+
+def _first_failure(context: Context, failed: Sequence[int], errors: dict[int, str]) -> str:
+    (item,) = context.id_of(pa.array(failed[:1])).to_pylist()
+    return f"{item!r}: {errors[failed[0]].rstrip('.')}."

@@ -1,0 +1,211 @@
+"""Revert: undo a step by a new one. Nothing is deleted, and a revert can be reverted."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from posterity._text import counted
+from posterity._version import __version__
+from posterity.engine.ledger.commit import commit_step, retried
+from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.decide import StepPolicy, decide_all
+from posterity.engine.ledger.fits import Fit
+from posterity.engine.ledger.history import ShardHistory, parts_of
+from posterity.engine.ledger.proposals import count_pending
+from posterity.engine.ledger.publish import publish_labels
+from posterity.engine.ledger.steps import (
+    REVERT,
+    REVIEW,
+    Header,
+    live_reviews,
+    live_settles,
+    live_updates,
+    masked,
+    origin,
+)
+from posterity.engine.ledger.totals import Total, total_of
+from posterity.engine.steps.fold import write_rows
+from posterity.errors import InvalidParameter
+from posterity.method.data.arrays import Mask, Rows
+from posterity.method.data.votes import MISSING
+from posterity.method.decide.rules import Confirm
+from posterity.storage.delta.commits import DataFile
+
+
+@dataclass(frozen=True)
+class Reverted:
+    """What a revert did."""
+
+    step: int
+    reverts: int
+    items: int
+    """Items decided anew: those the undone step had touched, and those whose pending flips it
+    would make or has made."""
+    changed: int
+    """Labels that are different now."""
+    note: str = ""
+    pending: int = 0
+    """Flips pending after it."""
+
+    def to_dict(self) -> dict[str, int | str]:
+        """As ``--json`` prints it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return self.note or (
+            f"step {self.step}: reverts step {self.reverts}; "
+            f"of {counted(self.items, 'item')} it had touched, "
+            f"{counted(self.changed, 'label')} changed"
+            + (f"; {counted(self.pending, 'flip', 'are')} pending" if self.pending else "")
+        )
+
+
+def revert(context: Context, target: int) -> Reverted:
+    """Mask the votes of a step and decide anew the items it touched."""
+    return retried(context, lambda now: _revert(now, target))
+
+
+def _revert(context: Context, target: int) -> Reverted:
+    context.check_step(target)
+    if target in masked(context.headers):
+        # Asked twice, or killed after its commit: the step is there, what follows it may not be.
+        publish_labels(context)
+        last = max(header.step for header in context.headers if header.reverts == target)
+        return Reverted(last, target, 0, 0, f"Nothing to do: step {last} reverts step {target}.")
+    step = context.head + 1
+    header = Header(step, REVERT, uuid.uuid4().hex[:12], reverts=target, items=context.rows)
+    live = live_updates([*context.headers, header])
+    settles = live_settles([*context.headers, header])
+    was, reviews = live_reviews(context.headers), live_reviews([*context.headers, header])
+    steps, now = parts_of(context, live), context.fit()
+    toggled = origin(context.headers, target)
+    # A review has no say in the pending flips of other items.
+    reviewed = next(one.kind for one in context.headers if one.step == toggled) == REVIEW
+    patient = [
+        one
+        for one, part in zip(live, steps, strict=True)
+        if isinstance(part.rule, Confirm) and one.step < toggled and not reviewed
+    ]
+    undo = _Undo(context, step, target, live, settles, steps, now, patient, was, reviews)
+    total, pending = total_of(context), count_pending(context)[0]
+    files, touched, changed, waiting = list[DataFile](), 0, 0, []
+    for (shard, _, _), part in zip(
+        context.shards, context.executor.map(undo, context.shards), strict=True
+    ):
+        if part is None:
+            continue
+        files.append(part.file)
+        touched += part.file.rows
+        changed += part.changed
+        total += part.moved
+        pending += part.pending
+        if part.waits:
+            waiting.append(shard)
+    done = Reverted(step, target, touched, changed, pending=pending)
+    report: dict[str, Any] = {"items": touched, "changed": changed, "pending": pending}
+    report["held"] = total.to_dict()
+    commit_step(
+        context,
+        Header(
+            step,
+            REVERT,
+            header.run,
+            reverts=target,
+            items=context.rows,
+            fit=now.to_dict([]),
+            report=report,
+            pending=waiting,
+            software=__version__,
+        ),
+        files,
+    )
+    publish_labels(context.again())
+    return done
+
+
+@dataclass(frozen=True, eq=False)
+class _Undone:
+    """What a revert made of one shard."""
+
+    file: DataFile
+    changed: int
+    moved: Total
+    pending: int
+    """Flips that are pending now, less those that were."""
+    waits: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Undo:
+    """A revert, to be made shard by shard."""
+
+    context: Context
+    step: int
+    target: int
+    live: Sequence[Header]
+    settles: Sequence[int]
+    steps: Sequence[StepPolicy]
+    now: Fit
+    patient: Sequence[Header]
+    was: Sequence[Header]
+    reviews: Sequence[Header]
+
+    def __call__(self, shard: Shard) -> _Undone | None:
+        """Decide the shard's items anew; None where the step made no difference to any."""
+        number, start, _ = shard
+        context = self.context
+        history = ShardHistory.read(context.ledger, *shard)
+        written = history.steps.get(self.target)
+        own = np.zeros(0, dtype=np.int64) if written is None else written.rows
+        rows = _affected(history, own, self.patient)
+        if not len(rows):
+            return None
+        _refuse_two_votes(history, self.live)
+        stored, pins = history.current(self.live, 0.0), history.pins(self.reviews)[rows]
+        votes = history.votes_of(rows, self.live)
+        decided = decide_all(self.now, self.steps, votes, len(rows), self.settles).pinned(pins)
+        moved = stored.label[rows] != decided.after
+        moved |= stored.proposed[rows] != decided.proposed
+        at = np.flatnonzero(moved & ~context.removed[start + rows] | np.isin(rows, own))
+        if not len(at):
+            return None
+        rows, decided, pins = rows[at], decided[at], pins[at]
+        file = write_rows(context, self.step, number, start + rows, None, decided)
+        present = ~context.removed[start + rows]
+        total = Total().moved(stored.label[rows], stored.belief[rows], decided, present)
+        had = history.pins(self.was)[rows] != MISSING
+        total = total.pins(int((present & (pins != MISSING)).sum()) - int((present & had).sum()))
+        waits = present & (decided.proposed != MISSING)
+        waited = present & (stored.proposed[rows] != MISSING)
+        changed = int((stored.label[rows] != decided.after).sum())
+        pending = int(waits.sum()) - int(waited.sum())
+        return _Undone(file, changed, total, pending, bool(waits.any()))
+
+
+def _affected(history: ShardHistory, own: Rows, patient: Sequence[Header]) -> Rows:
+    """The items that stand elsewhere without a step: those it touched, and those it could touch.
+
+    A step makes the flips that are pending on items it has no vote on. Which these are depends on
+    the steps that count: it may be others than those it has written about.
+    """
+    voters = [history.voters(header.step) for header in patient]
+    return np.unique(np.concatenate([own, *voters]))
+
+
+def _refuse_two_votes(history: ShardHistory, live: Sequence[Header]) -> None:
+    """An item has at most one vote of a model that counts."""
+    voted: dict[str | None, Mask] = {}
+    for header in live:
+        voters = history.voters(header.step)
+        own = voted.setdefault(header.model, np.zeros(history.items, dtype=np.bool_))
+        if own[voters].any():
+            raise InvalidParameter(
+                f"With that, '{header.model}' would have two votes on the same item; "
+                f"revert step {header.step} first."
+            )
+        own[voters] = True

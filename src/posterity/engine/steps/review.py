@@ -1,0 +1,265 @@
+"""Review: labels people decided, as one step; they stay whatever later votes say."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from posterity._text import counted
+from posterity._version import __version__
+from posterity.engine.ledger.commit import commit_step
+from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.decide import Decided
+from posterity.engine.ledger.fits import DEPENDENT
+from posterity.engine.ledger.history import ShardHistory, fingerprint
+from posterity.engine.ledger.publish import publish_labels
+from posterity.engine.ledger.state import state_of
+from posterity.engine.ledger.steps import REVIEW, Header, live_reviews
+from posterity.engine.ledger.totals import Total, total_of
+from posterity.engine.steps.answer_file import Given, read_answers
+from posterity.engine.steps.fold import write_rows
+from posterity.engine.steps.review_queue import ANSWER
+from posterity.errors import CommitConflict, InvalidParameter
+from posterity.method.data.arrays import Codes, Rows
+from posterity.method.data.votes import MISSING
+from posterity.method.metrics import flipped
+from posterity.storage.delta.commits import DataFile
+from posterity.validation.expectation import Sums
+
+TRIES = 20
+CLEAR = 4.0
+"""Standard errors beyond which a mean belief is no accident."""
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """What a review did."""
+
+    step: int | None
+    """None: nothing was changed."""
+    items: int = 0
+    """Items whose label is an answer now, and was not before."""
+    flips: int = 0
+    """Labels that were another class."""
+    expected_flips: float = 0.0
+    """As many were expected, as the beliefs had it."""
+    first_labels: int = 0
+    dropped: int = 0
+    """Flips that were pending."""
+    again: int = 0
+    """Answers that were there already."""
+    empty: int = 0
+    """Rows without an answer."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """Rows that were left out, by what is wrong with them."""
+    learn: bool = False
+    """Whether the answers are in the labelled set."""
+    note: str = ""
+    warning: str = ""
+    """Where items that are to be learnt from were not drawn."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        told = [self.note] if self.note else []
+        if self.items:
+            begin = "tried" if self.step is None else f"step {self.step}"
+            told.append(
+                f"{begin}: {counted(self.items, 'answer')}; "
+                f"{counted(self.flips, 'label', 'were')} wrong "
+                f"({self.expected_flips:.1f} were expected to be), "
+                f"{self.items - self.flips - self.first_labels:,} right"
+                + (f", {self.first_labels:,} missing" if self.first_labels else "")
+            )
+        if self.items and self.learn:
+            told.append("the answers are in the labelled set of the models that voted on them")
+        if self.dropped:
+            told.append(f"{counted(self.dropped, 'pending flip', 'were')} dropped")
+        if self.again and self.items:
+            told.append(f"{counted(self.again, 'answer', 'were')} there already")
+        if self.empty and self.items:
+            told.append(f"{counted(self.empty, 'row', 'have')} no answer yet")
+        if self.warning:
+            told.append(f"warning: {self.warning}")
+        told += [
+            f"warning: {counted(count, 'row')} left out: {what}"
+            for what, count in self.refused.items()
+        ]
+        return "\n".join(told)
+
+
+def review(
+    context: Context,
+    answers: Any,
+    *,
+    id_column: str = "id",
+    answer_column: str = ANSWER,
+    learn: bool = False,
+    dry_run: bool = False,
+) -> Reviewed:
+    """Pin the labels people decided, by one step; the same answers twice do it once."""
+    if learn and context.description.beliefs != DEPENDENT:
+        raise InvalidParameter(
+            "Plain beliefs are formed with what a model was registered with; they cannot learn "
+            "from answers.",
+            hint="Leave out 'learn' (--learn); the labels are pinned all the same.",
+        )
+    given = read_answers(context, answers, id_column=id_column, answer_column=answer_column)
+    for _ in range(TRIES):
+        context = context.again()
+        try:
+            return _review(context, given, learn=learn, dry_run=dry_run)
+        except CommitConflict:
+            continue  # by a step or a compaction: what people said is right after it too
+    raise CommitConflict("The ledger changes too often; nothing was changed, try again later.")
+
+
+def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Reviewed:
+    digest = _digest(given, learn)
+    reviews = live_reviews(context.headers)
+    plain = Reviewed(None, empty=given.empty, refused=given.refused, learn=learn)
+    # An earlier one does not count: a later answer may have taken its place since.
+    if reviews and reviews[-1].request == digest:
+        if not dry_run:
+            publish_labels(context)  # killed after its commit, it may have been left undone
+        note = "Nothing to do: these answers were given already."
+        return replace(plain, again=len(given.rows), note=note)
+    step, files, total, done = context.head + 1, list[DataFile](), total_of(context), plain
+    held, votes, told = total.sums, Sums(), 0
+    parts = list(_by_shard(context, given))
+    pin = partial(_pin, context, step, reviews, learn, dry_run)
+    for part in context.executor.map(pin, parts):
+        counts = {name: getattr(done, name) + count for name, count in part.counts.items()}
+        done = replace(done, **counts)
+        total += part.moved
+        votes += part.votes
+        told = (told + part.told) % 2**64
+        files += part.files
+    if not done.items:
+        return replace(done, note=_nothing(given))
+    if learn:
+        done = replace(done, warning=_picked(votes, held))
+    if dry_run:
+        return replace(done, note="Nothing was changed.")
+    done = replace(done, step=step)
+    header = Header(
+        step,
+        REVIEW,
+        uuid.uuid4().hex[:12],
+        request=digest,
+        items=context.rows,
+        # Why rows were left out names ids; an item that is removed has to be forgotten.
+        report=done.to_dict()
+        | {"refused": {"left out": sum(done.refused.values())} if done.refused else {}}
+        | {"answers": f"{told:016x}", "held": total.to_dict()},
+        learn=learn,
+        software=__version__,
+    )
+    commit_step(context, header, files)
+    publish_labels(context.again())
+    return done
+
+
+def _by_shard(context: Context, given: Given) -> Iterator[tuple[Shard, Rows, Codes]]:
+    """The shards that answers are about, with rows and answers; removed items have none."""
+    for shard in context.shards:
+        own = slice(*np.searchsorted(given.rows, [shard[1], shard[1] + shard[2]]))
+        rows, codes = given.rows[own], given.answers[own]
+        here = ~context.removed[rows]
+        if here.any():
+            yield shard, rows[here], codes[here]
+
+
+@dataclass(frozen=True, eq=False)
+class _Pinned:
+    """What answers made of one shard."""
+
+    counts: dict[str, Any]
+    """What a ``Reviewed`` counts."""
+    moved: Total = field(default_factory=Total)
+    votes: Sums = field(default_factory=Sums)
+    told: int = 0
+    """The fingerprint of its answers."""
+    files: list[DataFile] = field(default_factory=list)
+
+
+def _pin(
+    context: Context,
+    step: int,
+    reviews: Sequence[Header],
+    learn: bool,
+    dry_run: bool,
+    part: tuple[Shard, Rows, Codes],
+) -> _Pinned:
+    shard, given, codes = part
+    rows, votes = given - shard[1], Sums()
+    state = state_of(context, *shard)
+    now, pinned = state.current(0.0), state.pinned
+    known = pinned[rows] & (now.label[rows] == codes)
+    if learn:
+        history = ShardHistory.read(context.ledger, *shard)
+        learnt = history.pins([header for header in reviews if header.learn])
+        known &= learnt[rows] == codes
+        votes = _by_votes(history, reviews, rows[~known])
+    again = {"again": int(known.sum())}
+    rows, codes = rows[~known], codes[~known]
+    if not len(rows):
+        return _Pinned(again, votes=votes)
+    before, belief = now.label[rows], now.belief[rows].astype(np.float64)
+    decided = Decided.answered(before, belief, codes)
+    had, place = before != MISSING, rows + shard[1]
+    counts = again | {
+        "items": len(rows),
+        "flips": int(flipped(before, codes).sum()),
+        "expected_flips": float((1 - belief[had]).sum()),
+        "first_labels": int((~had).sum()),
+        "dropped": int((now.proposed[rows] != MISSING).sum()),
+    }
+    moved = Total().moved(before, belief, decided).pins(int((~pinned[rows]).sum()))
+    files = [] if dry_run else [write_rows(context, step, shard[0], place, None, decided)]
+    return _Pinned(counts, moved, votes, fingerprint(place, codes), files)
+
+
+def _digest(given: Given, learn: bool) -> str:
+    """Names the work: the same answers, whatever file they come in."""
+    told = hashlib.sha256(b"learn" if learn else b"")
+    for part in (given.rows, given.answers):
+        told.update(np.ascontiguousarray(part).tobytes())
+    return told.hexdigest()[:12]
+
+
+def _by_votes(history: ShardHistory, reviews: Sequence[Header], rows: Rows) -> Sums:
+    """The beliefs in labels of items before people answered."""
+    first = min((header.step for header in reviews), default=max(history.steps, default=0) + 1)
+    then = history.before(first).current([], 0.0)
+    return Sums.of(then.belief[rows][then.label[rows] != MISSING])
+
+
+def _picked(own: Sums, every: Sums) -> str:
+    """What to say where labels of some items were believed unlike those of all."""
+    if not own.items or not every.items:
+        return ""
+    mean, usual = own.belief / own.items, every.belief / every.items
+    spread = sqrt(max(0.0, every.squares / every.items - usual**2) / own.items)
+    if abs(mean - usual) <= CLEAR * spread:
+        return ""
+    return (
+        f"labels of these items were believed {mean:.2f} in the mean, those of all {usual:.2f}: "
+        "they were picked, and models look on them as they do not on others. Beliefs that learn "
+        "from many such answers are off; draw the items to learn from (--order random)"
+    )
+
+
+def _nothing(given: Given) -> str:
+    if given.empty and not len(given.rows):
+        return f"Nothing to do: none of {given.empty:,} rows has an answer yet."
+    return "Nothing to do: these answers were given already."

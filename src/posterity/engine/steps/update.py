@@ -1,0 +1,217 @@
+"""Update: plan, evaluate, fold, decide, commit, publish. The story of one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from posterity._text import Progress
+from posterity.engine.evaluation.evaluate import Evaluation, ask_model
+from posterity.engine.evaluation.plans import Plan, Request, load_plan, save_plan
+from posterity.engine.evaluation.run_votes import Evaluate, Run, all_runs, tidy
+from posterity.engine.evaluation.vote_file import FromFile, VoteFile, take_votes
+from posterity.engine.labelled.register import registered
+from posterity.engine.ledger.commit import pause
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.publish import publish_labels
+from posterity.engine.ledger.reports import Report
+from posterity.engine.ledger.steps import masked
+from posterity.engine.plan.score import failed_rows
+from posterity.engine.plan.selection import make_plan
+from posterity.engine.steps.commit_votes import commit_votes
+from posterity.engine.steps.first_votes import is_labelled, labelled_plan, learn, reuse_labelled
+from posterity.errors import CommitConflict, InvalidParameter, Missing, PosterityError, UnknownName
+from posterity.method.data.row_sets import RowSet
+from posterity.models.model import Predict
+
+TRIES = 20
+DONE = "Nothing to do: this was carried out already (see --more)."
+
+
+def find_plan(
+    context: Context, request: Request, *, more: bool = False, retry: bool = False
+) -> Plan | None:
+    """The plan to carry out: an unfinished one of the same request, else a new one.
+
+    None if the request was carried out already. Then ``more`` goes on, ``retry`` tries the items
+    its model failed on, and items added since are new work by themselves.
+    """
+    digest = request.digest
+    for run in all_runs(context):
+        if run.startswith(digest):
+            kept = load_plan(context, run)
+            spent = bool(Run(context, run).batches("votes") or Run(context, run).batches("errors"))
+            as_planned = kept is not None and kept.cost == _cost(context, kept)
+            if kept is not None and (spent or (kept.head == context.head and as_planned)):
+                return kept
+    undone = masked(context.headers)
+    done = [step for step in context.headers if step.request == digest and step.step not in undone]
+    if not done or more:
+        return make_plan(context, request)
+    failed = failed_rows(context, request.model)
+    if retry and failed:
+        return make_plan(context, request, only=failed)
+    if done[-1].items < context.rows:
+        return make_plan(context, request, since=done[-1].items)
+    return None
+
+
+def plan_update(context: Context, request: Request, *, more: bool = False) -> Plan:
+    """The plan an update would carry out, kept under its id; nothing is spent."""
+    if context.model(request.model).pending:
+        return labelled_plan(context, request)
+    plan = find_plan(context, request, more=more)
+    if plan is None:
+        return Plan("", request, context.head, context.rows, RowSet(0), 0, {}, None, note=DONE)
+    save_plan(context, plan)
+    return plan
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """Where an update's votes come from: a file, or a model that is asked."""
+
+    file: VoteFile | None
+    predict: Predict | str | None
+    how: Evaluation
+    progress: Progress | None = None
+
+    def __call__(self, run: Run, plan: Plan) -> FromFile | None:
+        """Fill a run with votes on the plan's items."""
+        if self.how.retry_errors:
+            run.forget_errors()
+        reuse_labelled(run, plan)
+        if self.file is not None:
+            # Votes on labelled items come first; the rest of the file has its turn later.
+            others = self.file.keep_unplanned and not is_labelled(plan.id)
+            return take_votes(run, plan, replace(self.file, keep_unplanned=others))
+        if self.predict is not None:
+            ask_model(run, plan, self.predict, self.how, self.progress)
+        return None
+
+
+def update(
+    context: Context,
+    request: Request,
+    votes: Votes,
+    *,
+    plan_id: str | None = None,
+    more: bool = False,
+    rebase: bool = False,
+) -> Report:
+    """Carry out a request, or the plan of this id: once, however often it is asked for."""
+    note, asked = "", 0
+    if context.model(request.model).pending:
+        note, asked, go_on = learn(context, request, votes)
+        if not go_on or is_labelled(plan_id):
+            note += "\nNow plan which items it looks at next."
+            return Report.nothing(request.model, note).after_learning(asked)
+        context = context.again()
+    if plan_id is not None:
+        return _carry_out_kept(context, request, plan_id, votes, rebase=rebase)
+    plan = find_plan(context, request, more=more, retry=votes.how.retry_errors)
+    if plan is None:
+        publish_labels(context)
+        tidy(context)
+        return Report.nothing(request.model, DONE).with_note(note).after_learning(asked)
+    report = carry_out(context, plan, votes, rebase=rebase)
+    return report.with_note(note).after_learning(asked)
+
+
+def _carry_out_kept(
+    context: Context, request: Request, plan_id: str, votes: Votes, *, rebase: bool
+) -> Report:
+    if is_labelled(plan_id):  # asked twice
+        return Report.nothing(request.model, str(registered(context, request.model)))
+    if (made := step_of(context, plan_id)) is not None:
+        return made
+    kept = load_plan(context, plan_id)
+    if kept is None:
+        raise UnknownName.among("plan", plan_id, all_runs(context))
+    if kept.request.model != request.model:
+        raise InvalidParameter(
+            f"The plan '{plan_id}' is for the model '{kept.request.model}', not for "
+            f"'{request.model}'."
+        )
+    return carry_out(context, kept, votes, rebase=rebase)
+
+
+def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool = False) -> Report:
+    """Evaluate a plan, fold its votes, decide, and commit one step."""
+    made = step_of(context, plan.id)
+    if made is not None:
+        return made
+    if not plan.evaluations:
+        return Report.nothing(plan.request.model, _why_nothing(plan))
+    _refuse_moved(context, plan, rebase)
+    run = Run(context, plan.id)
+    run.begin()
+    _keep_plan(context, plan)
+    try:
+        told = evaluate(run, plan)
+    except PosterityError:
+        run.give_up()
+        raise
+    for tried in range(TRIES):
+        # Evaluation may take days: items may have been removed, tables compacted, steps made.
+        context = context.again()
+        made = step_of(context, plan.id)
+        if made is not None:
+            return made
+        _keep_plan(context, plan)
+        _refuse_moved(context, plan, rebase)
+        try:
+            report = commit_votes(context, plan, Run(context, plan.id), told)
+        except (CommitConflict, Missing):
+            # By a compaction, which moves no head; or by a step, which is seen above: if it is this
+            # run's own, made by another process, the votes are gone by now.
+            pause(tried)
+            continue
+        if report.step is not None:
+            now = context.again()
+            publish_labels(now)
+            tidy(now)
+        return report
+    raise CommitConflict("The ledger changes too often; the votes are kept, try again later.")
+
+
+def _keep_plan(context: Context, plan: Plan) -> None:
+    """Under its id: what is evaluated can only be folded as long as the plan is there."""
+    if load_plan(context, plan.id) is None:
+        save_plan(context, plan)
+
+
+def _cost(context: Context, plan: Plan) -> float | None:
+    """What a plan would cost now: what an evaluation costs may have changed."""
+    unit = context.model(plan.request.model).settings["cost"]
+    return None if unit is None else unit * plan.evaluations
+
+
+def _why_nothing(plan: Plan) -> str:
+    if plan.spending is None or not plan.eligible:
+        return "Nothing to do: no item is eligible within the budget."
+    left, unit = plan.spending["left"], plan.spending["unit"]
+    if left is not None and left < unit:
+        told = f"only {left:,.10g} is left, and one costs {unit:g}" if left else "nothing is left"
+        return f"Nothing to do: of the budget {plan.request.budget} {told}."
+    return (
+        f"Nothing to do: no evaluation of {plan.request.model} is worth its price now "
+        f"({plan.request.budget})."
+    )
+
+
+def step_of(context: Context, run: str) -> Report | None:
+    """The report of a run that is a step already; what follows a step is made good."""
+    for header in context.headers:
+        if header.run == run:
+            publish_labels(context)
+            tidy(context)
+            return Report(**header.report)
+    return None
+
+
+def _refuse_moved(context: Context, plan: Plan, rebase: bool) -> None:
+    if plan.head != context.head and not rebase:
+        raise CommitConflict(
+            f"Step {context.head} was made after this plan, which has read step {plan.head}.",
+            hint="Its votes are kept; fold them at the new head with --rebase.",
+        )

@@ -1,1 +1,0 @@
-"""Interface texts in many languages and real detectors of their language, for the demo."""

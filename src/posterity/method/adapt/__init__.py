@@ -1,0 +1,1 @@
+"""Adaptation to a target: class shares, difficulty, model accuracies."""

@@ -1,0 +1,1 @@
+"""Beliefs over classes: confusions, priors, plain and dependent beliefs, and their fit."""

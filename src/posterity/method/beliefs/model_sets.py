@@ -1,0 +1,216 @@
+"""Sets of models: which of them voted on an item, and what is kept of each set that occurs.
+
+What all classes add up to without corrections depends on the set of models alone, so that it is
+computed once a set, and not once an item.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posterity.method import kernels
+from posterity.method.data.arrays import Codes, Counts, Floats, Mask
+
+if TYPE_CHECKING:
+    from posterity.method.kernels.sets import Sets, Terms
+
+
+TABLE_CELLS = 2**20
+"""Sets × classes that are tabulated whole: 16 MiB."""
+MOST_SETS = 2**20
+FEW = 2**10
+"""So many sets are always worth a look, however few the items."""
+MOST_BITS = 62
+
+
+DIRECT_BITS = 16
+"""So few models that their sets are numbered by a table of all there may be."""
+
+
+def model_sets(terms: Terms) -> Tabulated | Numbered:
+    """Whichever suits the models; which one never depends on the items."""
+    if terms.single and len(terms.logs) <= DIRECT_BITS:
+        return Numbered(terms)
+    kinds, strides = _kinds(terms.logs)
+    return Numbered(terms) if kinds is None else Tabulated(terms, kinds, strides)
+
+
+class Tabulated:
+    """Few possible sets: those that occur are tabulated with all their classes.
+
+    Models with the same base need not be told apart, so that a set is how many of each voted.
+    """
+
+    def __init__(self, terms: Terms, kinds: _Kinds, strides: Counts) -> None:
+        self._terms = terms
+        self._kinds, self._strides = kinds, strides.astype(np.int32)
+        self._radix = kinds.radix
+        number, classes = int(np.prod(self._radix)), len(terms.prior)
+        self._table = np.empty((number, classes, 2))
+        self._sums = _room(number)
+        self._ready = np.zeros(number, dtype=np.bool_)
+
+    def of(self, hard: Codes) -> tuple[Sets, int]:
+        """The set of each item, with what is known of those that occur; the highest code."""
+        occurs = np.zeros(len(self._ready), dtype=np.bool_)
+        of, highest = _survey(hard, self._strides, occurs)
+        prior = self._terms.prior
+        for one in np.flatnonzero(occurs & ~self._ready):
+            counts = np.array(np.unravel_index(one, self._radix[::-1]))[::-1].astype(np.int64)
+            kernels.sets.tabulate(
+                prior, self._kinds.logs, counts, self._table, self._sums, int(one)
+            )
+            self._ready[one] = True
+        sets = kernels.sets.Sets(of, _NO_SLOTS, _NO_VOTERS, self._sums, self._table)
+        return sets, highest
+
+
+class Numbered:
+    """Many possible sets: those that occur are numbered, unless they are as many as items."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._models = len(terms.logs)
+        self._direct = terms.single and self._models <= DIRECT_BITS
+        self._given_up = self._models > MOST_BITS
+        self._number = 0
+        self._known: Counts = np.zeros(0, dtype=np.int64)
+        self._voters: NDArray[np.int16] = np.zeros((0, self._models + 1), dtype=np.int16)
+        self._sums = _room(0)
+        self._slots = np.full(1 << self._models if self._direct else 0, -1, dtype=np.int32)
+        if not self._direct:
+            self._grow(FEW)
+
+    def _grow(self, room: int) -> None:
+        """Make room for more sets; their numbers stay."""
+        have = self._number
+        known, voters = np.zeros(room, np.int64), np.zeros((room, self._models + 1), np.int16)
+        sums = _room(room)
+        known[:have], voters[:have] = self._known[:have], self._voters[:have]
+        sums[:have] = self._sums[:have]
+        self._known, self._voters, self._sums = known, voters, sums
+        if self._direct:
+            return
+        self._slots = np.full(1 << int(2 * room - 1).bit_length(), -1, dtype=np.int32)
+        again = np.empty(have, dtype=np.int32)
+        kernels.sets.number_keys(known[:have], self._slots, np.zeros_like(known), 0, have, again)
+
+    def of(self, hard: Codes) -> tuple[Sets, int]:
+        """The set of each item, with what is known of those that occur; the highest code."""
+        if self._direct:
+            return self._looked_up(hard)
+        none = kernels.sets.Sets(
+            np.empty(0, dtype=np.int32), _NO_SLOTS, self._voters[:0], self._sums, _NO_TABLE
+        )
+        if self._given_up:
+            return none, int(hard.max(initial=-1))
+        keys, highest = _survey(hard, np.int64(1) << np.arange(self._models), _NO_MARKS)
+        limit = min(MOST_SETS, self._number + max(FEW, len(hard) // 8))
+        if limit > len(self._known):
+            self._grow(limit)
+        of = np.empty(len(hard), dtype=np.int32)
+        number, reached = kernels.sets.number_keys(
+            keys, self._slots, self._known, self._number, limit, of
+        )
+        if reached < len(hard):
+            # As many sets as items: it costs less to sum over the classes of each item.
+            self._given_up = True
+            return none, highest
+        self._fill(number)
+        return kernels.sets.Sets(of, _NO_SLOTS, self._voters, self._sums, _NO_TABLE), highest
+
+    def _looked_up(self, hard: Codes) -> tuple[Sets, int]:
+        """By a table of all sets that may be."""
+        occurs = np.zeros(len(self._slots), dtype=np.bool_)
+        values = np.int32(1) << np.arange(self._models, dtype=np.int32)
+        keys, highest = _survey(hard, values, occurs)
+        fresh = np.flatnonzero(occurs & (self._slots < 0))
+        number = self._number + len(fresh)
+        if number > len(self._known):
+            self._grow(min(len(self._slots), 2 * number))
+        self._known[self._number : number] = fresh
+        first = self._number
+        self._fill(number)
+        self._slots[fresh] = np.arange(first, number) << 5 | self._voters[first:number, 0]
+        return kernels.sets.Sets(keys, self._slots, self._voters, self._sums, _NO_TABLE), highest
+
+    def _fill(self, number: int) -> None:
+        """What there is to know of the sets that are new, up to that number."""
+        first, self._number = self._number, number
+        if number == first:
+            return
+        bits = (self._known[first:number, None] >> np.arange(self._models)) & 1
+        self._voters[first:number, 0] = bits.sum(axis=1)
+        self._voters[first:number, 1:] = np.argsort(1 - bits, axis=1, kind="stable")
+        # Those that begin with the same models next to each other.
+        backwards = bits @ (np.int64(1) << np.arange(self._models)[::-1])
+        order = first + np.argsort(backwards)
+        kernels.compiler.spread(
+            number - first,
+            lambda start, stop: kernels.sets.fill(
+                self._terms, self._voters, order[start:stop], self._sums
+            ),
+            least=64,
+        )
+
+
+def _survey(hard: Codes, values: Any, occurs: Mask) -> tuple[Any, int]:
+    """The key of each item, from the values of the models that voted; and the highest code."""
+    keys = np.empty(len(hard), dtype=values.dtype)
+    wide = values.dtype.itemsize > 4
+    survey = kernels.sets.survey_wide if wide else kernels.sets.survey
+    highest = [-1]
+    kernels.compiler.spread(
+        len(hard),
+        lambda start, stop: highest.append(survey(hard, values, start, stop, keys, occurs)),
+    )
+    return keys, max(highest)
+
+
+_NO_MARKS: Mask = np.zeros(0, dtype=np.bool_)
+_NO_SLOTS: Codes = np.zeros(0, dtype=np.int32)
+_NO_VOTERS: NDArray[np.int16] = np.zeros((0, 0), dtype=np.int16)
+_NO_TABLE: Floats = np.empty((0, 0, 0))
+
+
+def _room(sets: int) -> Floats:
+    return np.empty((sets, kernels.sets.COLUMNS))
+
+
+@dataclass(frozen=True, eq=False)
+class _Kinds:
+    """Models by their base: those with the same need not be told apart."""
+
+    logs: Floats
+    """(kinds, K)."""
+    radix: Counts
+    """How many of each may have voted, and one more for none."""
+
+
+def _kinds(base: Floats) -> tuple[_Kinds | None, Counts]:
+    """The kinds of models where all their sets can be tabulated, and each model's place value."""
+    classes = base.shape[1]
+    found: dict[bytes, int] = {}
+    # A base that is the same for all classes changes nothing.
+    flat = ~np.any(base, axis=1)
+    of = np.array(
+        [
+            -1 if flat[at] else found.setdefault(row.tobytes(), len(found))
+            for at, row in enumerate(base)
+        ],
+        dtype=np.int64,
+    )
+    radix = np.array([1 + int((of == kind).sum()) for kind in range(len(found))], dtype=np.int64)
+    number = 1
+    for places in radix.tolist():
+        number *= places
+    if number * classes > TABLE_CELLS:
+        return None, radix
+    values = np.concatenate([[1], np.cumprod(radix)]).astype(np.int64)
+    strides = np.where(of < 0, 0, values[of.clip(min=0)]) if len(of) else of
+    logs = np.array([base[int(np.flatnonzero(of == kind)[0])] for kind in range(len(found))])
+    return _Kinds(logs.reshape(-1, classes), radix), strides

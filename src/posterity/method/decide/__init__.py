@@ -1,0 +1,1 @@
+"""Decisions: rules, promises, selectors, budgets, and exact choice of the highest scores."""

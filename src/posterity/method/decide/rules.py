@@ -1,0 +1,369 @@
+"""Rules: whether a stored label changes. A rule only touches the label, never the belief."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any, Protocol, runtime_checkable
+from urllib.parse import quote, unquote
+
+import numpy as np
+
+from posterity.errors import InvalidParameter, UnknownName
+from posterity.method.data.arrays import Codes, Floats
+from posterity.method.data.spec import Spec, plain_number, plain_share, read_share
+from posterity.method.data.votes import MISSING, check_same_length
+from posterity.method.decide.evidence import Evidence as Evidence
+from posterity.method.decide.evidence import given
+
+PROMISED = 10.0
+"""What a negative flip is taken to cost where a rule only promises that they are few."""
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Decides the label after a step."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """The label of each item after the step."""
+
+
+@dataclass(frozen=True)
+class Replace:
+    """The new vote, always: a backfill."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """l^t = ŷ^t."""
+        return evidence.vote
+
+    def __str__(self) -> str:
+        return "replace"
+
+
+@dataclass(frozen=True)
+class MajorityVote:
+    """The most frequent vote so far; a tie goes to the tied class voted for most recently."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """See ``votes.majority``."""
+        return given(self, "majority", evidence.majority)
+
+    def __str__(self) -> str:
+        return "majority-vote"
+
+
+@dataclass(frozen=True)
+class MaxBelief:
+    """MB: the most believed class."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """l^t = k̂."""
+        return given(self, "best", evidence.best)
+
+    def __str__(self) -> str:
+        return "max-belief"
+
+
+@dataclass(frozen=True)
+class MaxBeliefMinEntropy:
+    """MBME: the most believed class if the entropy fell in this step."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """l^t = k̂ if S^t < S^{t−1}, else l."""
+        after = given(self, "entropy", evidence.entropy)
+        fell = after < given(self, "entropy_before", evidence.entropy_before)
+        return np.where(fell, given(self, "best", evidence.best), evidence.label)
+
+    def __str__(self) -> str:
+        return "max-belief-min-entropy"
+
+
+@dataclass(frozen=True)
+class CostRatio:
+    """CR: change only if a negative flip, costing c times a positive one, is unlikely enough.
+
+    The most believed class k̂ ≠ l is taken iff p(k̂) − c·p(l) − c₀·(1 − p(k̂) − p(l)) > 0, with
+    c₀ the cost of a neutral flip; for c₀ = 0 that is the paper's p(k̂)/p(l) > c. Labels of some
+    classes may be dearer: ``of`` names their own c.
+
+    >>> evidence = Evidence(
+    ...     label=np.array([0, 0]), vote=np.array([1, 1]), best=np.array([1, 1]),
+    ...     belief_best=np.array([0.6, 0.9]), belief_label=np.array([0.3, 0.05]),
+    ... )
+    >>> CostRatio(10).decide(evidence)
+    array([0, 1])
+    """
+
+    ratio: float
+    neutral: float = 0.0
+    of: Mapping[str, float] = field(default_factory=dict)
+    """The ratio of some classes, by name: what it costs to break a label of theirs."""
+    by_code: tuple[float, ...] = field(default=(), compare=False, repr=False)
+    """The same for every class, once it is known which there are; see ``among``."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "of", {str(name): self.of[name] for name in sorted(self.of, key=str)}
+        )
+        for ratio in (self.ratio, *self.of.values()):
+            if not (_is_finite(ratio) and ratio > 0):
+                raise InvalidParameter.of("cost ratio", "a finite number above 0", ratio)
+        if not (_is_finite(self.neutral) and self.neutral >= 0):
+            raise InvalidParameter.of("neutral", "a finite number ≥ 0", self.neutral)
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """The comparison is with the stored label's belief, not with the previous best."""
+        best = given(self, "best", evidence.best)
+        gain = given(self, "belief_best", evidence.belief_best)
+        loss = given(self, "belief_label", evidence.belief_label)
+        worth = gain - self.of_labels(evidence.label) * loss - self.neutral * (1 - gain - loss) > 0
+        return np.where((best != evidence.label) & worth, best, evidence.label)
+
+    def of_labels(self, labels: Codes) -> Floats | float:
+        """The cost ratio of each label."""
+        if not self.of:
+            return self.ratio
+        if not self.by_code:
+            raise InvalidParameter(f"The rule '{self}' has to know the classes; see rules.among.")
+        return np.array([*self.by_code, self.ratio])[labels]  # −1: no label, the last one
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        neutral = f",neutral={plain_number(self.neutral)}" if self.neutral else ""
+        # Names may hold anything; escaped, they are read again.
+        own = "".join(
+            f",of.{quote(name, safe='')}={plain_number(ratio)}" for name, ratio in self.of.items()
+        )
+        return f"cost-ratio:{plain_number(self.ratio)}{neutral}{own}"
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A promise: a step breaks at most this share of all items, with this confidence.
+
+    The cost ratio that keeps it is found on the labelled set when a step is made; see ``promise``.
+
+    >>> str(AtMost(0.002))
+    'at-most:0.2%,confidence=0.9'
+    """
+
+    rate: float
+    confidence: float = 0.9
+    ratio: float | None = None
+    """As a step has found it: from then on the rule is that of a cost ratio."""
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "confidence"):
+            share = getattr(self, name)
+            if not (_is_finite(share) and 0 < share < 1):
+                allowed = "a share above 0 and below 1, as in at-most:0.2%,confidence=0.9"
+                raise InvalidParameter.of(name, allowed, share)
+            object.__setattr__(self, name, float(share))  # NumPy's would be kept by another name
+        if self.ratio is not None and not (_is_finite(self.ratio) and self.ratio >= 1):
+            raise InvalidParameter.of("ratio", "a finite number of at least 1", self.ratio)
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """As the cost ratio has it."""
+        return CostRatio(given(self, "ratio", self.ratio)).decide(evidence)
+
+    def __str__(self) -> str:
+        ratio = "" if self.ratio is None else f",ratio={plain_number(self.ratio)}"
+        confidence = plain_number(self.confidence)
+        return f"at-most:{plain_share(self.rate)},confidence={confidence}{ratio}"
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Replay only: the new vote exactly where that is a positive flip."""
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """Bounds what any rule could do with these votes."""
+        truth = given(self, "truth", evidence.truth)
+        positive = (evidence.label != truth) & (evidence.vote == truth)
+        return np.where(positive, evidence.vote, evidence.label)
+
+    def __str__(self) -> str:
+        return "oracle"
+
+
+@dataclass(frozen=True)
+class Confirm:
+    """A rule with patience (``+confirm``): a flip it wants is proposed first; see ``propose``.
+
+    >>> str(Confirm(CostRatio(10)))
+    'cost-ratio:10+confirm'
+    """
+
+    rule: Rule
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rule, Confirm):
+            raise InvalidParameter(f"The rule '{self.rule}' has the modifier '+confirm' already.")
+        if isinstance(self.rule, Oracle):
+            raise InvalidParameter(
+                "The rule 'oracle' takes no '+confirm': it knows the truth, so that another vote "
+                "could tell it nothing.",
+                hint="Put it on another rule, as in max-belief+confirm.",
+            )
+        if isinstance(self.rule, AtMost):
+            raise InvalidParameter(
+                f"The rule '{self.rule}' takes no '+confirm': it promises what one step does, and "
+                "flips that wait are made by another."
+            )
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """The label the inner rule wants; whether it has to wait is told by ``step.propose``."""
+        return self.rule.decide(evidence)
+
+    def __str__(self) -> str:
+        return f"{self.rule}+confirm"
+
+
+def among(rule: Rule, classes: Sequence[object]) -> Rule:
+    """The rule where these are the classes; refuses one that names others.
+
+    >>> rule = among(CostRatio(2, of={"dog": 50}), ["cat", "dog"])
+    >>> evidence = Evidence(
+    ...     label=np.array([0, 1]), vote=np.array([1, 0]), best=np.array([1, 0]),
+    ...     belief_best=np.array([0.9, 0.9]), belief_label=np.array([0.1, 0.1]),
+    ... )
+    >>> rule.decide(evidence)
+    array([1, 1])
+    """
+    if isinstance(rule, Confirm):
+        return Confirm(among(rule.rule, classes))
+    if not isinstance(rule, CostRatio) or not rule.of:
+        return rule
+    names = [str(name) for name in classes]
+    for name in rule.of:
+        if name not in names:
+            raise UnknownName.among("class", name, names)
+    return replace(rule, by_code=tuple(rule.of.get(name, rule.ratio) for name in names))
+
+
+def inner(rule: Rule) -> Rule:
+    """The rule without its modifiers: what it looks at is what this one looks at."""
+    return rule.rule if isinstance(rule, Confirm) else rule
+
+
+_PLAIN: dict[str, type[Replace | MajorityVote | MaxBelief | MaxBeliefMinEntropy | Oracle]] = {
+    "replace": Replace,
+    "majority-vote": MajorityVote,
+    "max-belief": MaxBelief,
+    "max-belief-min-entropy": MaxBeliefMinEntropy,
+    "oracle": Oracle,
+}
+NAMES = (*_PLAIN, "cost-ratio", "at-most")
+MODIFIERS = ("confirm",)
+OF = "of."
+MOST = sys.float_info.max
+"""The largest number there is; whole ones can be larger, and cannot be reckoned with."""
+
+
+def parse(text: str | Rule) -> Rule:
+    """The rule a name stands for.
+
+    >>> parse("cost-ratio:10,neutral=0.5")
+    CostRatio(ratio=10.0, neutral=0.5, of={})
+    >>> parse("cost-ratio:10,of.cat=50").of
+    {'cat': 50.0}
+    >>> parse("max-belief+confirm")
+    Confirm(rule=MaxBelief())
+    """
+    if isinstance(text, Rule) and not isinstance(text, type):
+        return text
+    if not isinstance(text, str):
+        raise InvalidParameter.of("rule", "a name or a rule object, as in CostRatio(10)", text)
+    spec = Spec.parse(text, "rule")
+    rule = _unmodified(spec, text)
+    for modifier in spec.modifiers:
+        if modifier.strip() not in MODIFIERS:
+            raise UnknownName.among("rule modifier", modifier, MODIFIERS)
+        rule = Confirm(rule)
+    return rule
+
+
+def _unmodified(spec: Spec, text: str) -> Rule:
+    if spec.name in _PLAIN:
+        spec.refuse_extras("rule", modifiers=True)
+        return _PLAIN[spec.name]()
+    if spec.name == "at-most":
+        return _promise(spec, text)
+    if spec.name != "cost-ratio":
+        raise UnknownName.among("rule", spec.name, NAMES)
+    own = [key for key in spec.options if key.startswith(OF)]
+    spec.refuse_extras("rule", value=True, options=("neutral", *own), modifiers=True)
+    allowed = "cost-ratio:C with a number C above 0, as in cost-ratio:10"
+    if spec.value is None:
+        raise InvalidParameter.of("rule", allowed, text)
+    ratio = spec.number("rule", spec.value, allowed)
+    neutral = spec.number(
+        "rule", spec.options.get("neutral", "0"), "neutral=C0 with a number C0 ≥ 0"
+    )
+    wanted = "of.CLASS=C with a number C above 0, as in of.cat=50"
+    dearer = {
+        unquote(key.removeprefix(OF)): spec.number("rule", spec.options[key], wanted) for key in own
+    }
+    if len(dearer) < len(own):
+        raise InvalidParameter(f"The rule {text!r} names a class twice.")
+    return CostRatio(ratio, neutral, dearer)
+
+
+def _promise(spec: Spec, text: str) -> AtMost:
+    spec.refuse_extras("rule", value=True, options=("confidence", "ratio"), modifiers=True)
+    allowed = "at-most:SHARE[,confidence=P], as in at-most:0.2%,confidence=0.9"
+    try:
+        rate = read_share(spec.value or "")
+    except ValueError:
+        raise InvalidParameter.of("rule", allowed, text) from None
+    told = dict(spec.options)
+    confidence = told.pop("confidence", "0.9")
+    try:
+        sure = read_share(confidence)
+    except ValueError:
+        raise InvalidParameter.of("rule", allowed, text) from None
+    found = {key: spec.number("rule", value, allowed) for key, value in told.items()}
+    return AtMost(rate, sure, **found)
+
+
+def refuse_ratio(rule: Rule) -> None:
+    """What keeps a promise is found, and not given."""
+    if isinstance(rule, AtMost) and rule.ratio is not None:
+        raise InvalidParameter(
+            f"The rule '{rule}' finds its ratio by itself, on the labelled set.",
+            hint=f"Leave it out, or take cost-ratio:{plain_number(rule.ratio)}, which promises "
+            "nothing.",
+        )
+
+
+def decide(rule: Rule, evidence: Evidence) -> Codes:
+    """The labels after a step, under any rule.
+
+    An item's first vote becomes its label; an item without a new vote keeps its label.
+    """
+    decided = rule.decide(evidence)
+    check_same_length(decided=len(decided), label=len(evidence.label))
+    first = evidence.label == MISSING
+    changed = np.where(first, evidence.vote, decided)
+    return np.where(evidence.vote == MISSING, evidence.label, changed).astype(np.int32)
+
+
+def cost_of(rule: Rule) -> float:
+    """How many positive flips a negative one costs, as the rule has it.
+
+    >>> cost_of(Confirm(CostRatio(10))), cost_of(MaxBelief())
+    (10.0, 1.0)
+    """
+    inner = rule.rule if isinstance(rule, Confirm) else rule
+    if isinstance(inner, AtMost):
+        return PROMISED  # whatever ratio keeps it: that is found among the items this one chooses
+    return float(inner.ratio) if isinstance(inner, CostRatio) else 1.0
+
+
+def _is_finite(value: object) -> bool:
+    number: Any = value
+    return isinstance(value, Real) and not isinstance(value, bool) and abs(number) <= MOST

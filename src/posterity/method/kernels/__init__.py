@@ -1,0 +1,45 @@
+"""Compiled kernels: Numba lives only here.
+
+Kernels get bare arrays and fill others; they never validate and never raise. All are compiled by
+the two policies of ``kernels.compiler``, and have a slow twin in ``tests/naive.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """Numba takes half a second to import: not before a kernel is needed."""
+    if name not in (
+        "adapt",
+        "compiler",
+        "dependent",
+        "entropy",
+        "fit",
+        "fold",
+        "fold_diagonal",
+        "fold_full",
+        "joints",
+        "sets",
+        "soft_votes",
+        "vote_value",
+    ):
+        raise AttributeError(name)
+    return import_module(f"{__name__}.{name}")
+
+
+_tell: list[Callable[[], None]] = []
+
+
+def when_compiling(tell: Callable[[], None]) -> None:
+    """Have this called once, when there is something to compile."""
+    _tell[:] = [tell]
+
+
+def compiling() -> None:
+    """Said by whatever is about to compile."""
+    while _tell:
+        _tell.pop()()

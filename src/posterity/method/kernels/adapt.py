@@ -1,0 +1,127 @@
+"""How often models are right where their votes look: beside how often they were thought to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posterity.method.kernels.compiler import compiled
+from posterity.method.kernels.dependent import LARGE, RARE, calibrate, gather, room, score
+
+
+@compiled
+def rightness(
+    par: Any,
+    hard: Any,
+    who: Any,
+    leaning: Any,
+    start: int,
+    stop: int,
+    believed: Any,
+    thought: Any,
+    spread: Any,
+) -> None:
+    """(n, M) for each vote of items ``start`` to ``stop``, 0 where there is none.
+
+    ``believed``: that it is right, given all votes of the item; ``thought``: how likely that was at
+    the levels of difficulty these speak for; ``spread``: the variance of the latter.
+    """
+    space, depth = room(len(who)), par.odds.shape[1]
+    weights = np.empty(depth)
+    for item in range(start, stop):
+        votes = gather(hard, who, leaning, item, space)
+        count = score(par, votes, space)
+        calibrate(par, votes, count, space)
+        for at in range(len(who)):
+            believed[item, at] = thought[item, at] = spread[item, at] = 0.0
+        for one in range(count + 1):
+            if space.belief[one] <= 0.0:
+                continue
+            none = one == count
+            truth = 0 if none else space.candidates[one]
+            total = 0.0
+            for level in range(depth):
+                weight = par.overall[level] if none else par.levels[truth, level]
+                if none:
+                    for other in range(count):
+                        code = space.candidates[other]
+                        weight -= par.prior[code] * par.levels[code, level]
+                    weight = max(weight, RARE)
+                divisor = 1.0
+                for at in range(votes):
+                    chance = par.odds[space.model[at], level]
+                    if not none:
+                        chance *= par.shifts[space.model[at], truth]
+                    divisor *= 1.0 + chance
+                    if space.place[at] == one:
+                        weight *= chance
+                    if divisor > LARGE:
+                        weight, divisor = weight / divisor, 1.0
+                weights[level] = weight / divisor
+                total += weights[level]
+            if total <= 0.0:
+                continue
+            vote = 0
+            for at in range(len(who)):
+                if hard[item, at] < 0:
+                    continue
+                if space.place[vote] == one:
+                    believed[item, at] += space.belief[one]
+                for level in range(depth):
+                    chance = par.odds[who[at], level]
+                    if not none:
+                        chance *= par.shifts[who[at], truth]
+                    chance /= 1.0 + chance
+                    share = space.belief[one] * weights[level] / total
+                    thought[item, at] += share * chance
+                    spread[item, at] += share * chance * (1.0 - chance)
+                vote += 1
+
+
+@compiled
+def hardness(
+    par: Any, scale: Any, hard: Any, who: Any, leaning: Any, start: int, stop: int, out: Any
+) -> None:
+    """The mean of ``scale`` over levels, as the votes of items ``start`` to ``stop`` have it.
+
+    Over the candidates by what is believed of them, and for each over the levels by how likely it
+    is there that just its voters were right.
+    """
+    space = room(len(who))
+    prior, levels, odds, shifts = par.prior, par.levels, par.odds, par.shifts
+    depth = len(scale)
+    for item in range(start, stop):
+        votes = gather(hard, who, leaning, item, space)
+        count = score(par, votes, space)
+        calibrate(par, votes, count, space)
+        mean = 0.0
+        for one in range(count + 1):
+            if space.belief[one] <= 0.0:
+                continue
+            none = one == count
+            truth = 0 if none else space.candidates[one]
+            total, weighed = 0.0, 0.0
+            for level in range(depth):
+                weight = par.overall[level] if none else levels[truth, level]
+                if none:
+                    for other in range(count):
+                        code = space.candidates[other]
+                        weight -= prior[code] * levels[code, level]
+                    weight = max(weight, RARE)
+                divisor = 1.0
+                for at in range(votes):
+                    chance = odds[space.model[at], level]
+                    if not none:
+                        chance *= shifts[space.model[at], truth]
+                    divisor *= 1.0 + chance
+                    if space.place[at] == one:
+                        weight *= chance
+                    if divisor > LARGE:
+                        weight, divisor = weight / divisor, 1.0
+                weight /= divisor
+                total += weight
+                weighed += weight * scale[level]
+            if total > 0.0:
+                mean += space.belief[one] * weighed / total
+        out[item] = mean

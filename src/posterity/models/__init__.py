@@ -1,0 +1,1 @@
+"""Models: what is registered, and how their answers become votes."""

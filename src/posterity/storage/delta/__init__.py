@@ -1,0 +1,1 @@
+"""Delta tables: the one place that uses the deltalake package."""

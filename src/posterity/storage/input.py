@@ -1,0 +1,196 @@
+"""Rows as people have them: Arrow, pandas, Polars, or a Parquet, CSV or JSON-lines file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from posterity._text import counted
+from posterity.errors import InvalidData, PosterityError
+from posterity.storage.files import local_path
+
+SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
+
+Types = dict[str, pa.DataType]
+"""What columns of a CSV file hold: there 01 may be a name or a number, and only we know which."""
+
+CSV_PARSING = pa_csv.ParseOptions(newlines_in_values=True)
+"""Texts have lines; without this they work until a file is long enough to be read in blocks."""
+
+FEW = 1000
+"""Texts that are looked at first."""
+
+_CSV_TYPES: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+
+
+def truth_types(kind: type, *columns: str | None) -> Types:
+    """Columns of class names, as they must be read from a CSV file."""
+    return {name: _CSV_TYPES[kind] for name in columns if name is not None}
+
+
+def read_rows(
+    source: Any,
+    name: str = "data",
+    *,
+    ids: str | None = None,
+    id_kind: pa.DataType | None = None,
+    types: Types | None = None,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Whatever table was given as an Arrow table.
+
+    ``columns``: all that is needed of it. If a Parquet file has these, no others are read: they may
+    be pictures.
+
+    A column of ids in CSV stays as it is written, unless all of them are whole numbers, and what
+    they are compared with are not texts (``id_kind``).
+    """
+    if isinstance(source, pa.Table):
+        return _checked(source, name)
+    if isinstance(source, (str, Path)):
+        path = Path(local_path(str(source)))
+        return _checked(_read_file(path, ids, id_kind, types or {}, columns), name)
+    if isinstance(source, dict):
+        return _checked(built(lambda: pa.table(source), name), name)
+    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+        return _checked(built(lambda: pa.table(source), name), name)
+    raise InvalidData(
+        f"'{name}' must be an Arrow table, a pandas or Polars frame, a dict of columns or a file "
+        f"({', '.join(SUFFIXES)}); got {type(source).__name__}."
+    )
+
+
+def _checked(rows: pa.Table, name: str) -> pa.Table:
+    lowered = [column.lower() for column in rows.column_names]
+    twice = [column for column in rows.column_names if lowered.count(column.lower()) > 1]
+    if twice:
+        raise InvalidData(f"'{name}' has the column '{twice[0]}' twice (case does not count).")
+    return rows
+
+
+def column(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:
+    """A column by name, or an error that lists what there is."""
+    if name not in rows.column_names:
+        raise InvalidData(
+            f"The {what} has no column '{name}'; it has: {', '.join(rows.column_names)}."
+        )
+    return rows.column(name)
+
+
+def ids_of(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:
+    """An id column as strings or 64-bit integers, complete."""
+    ids = column(rows, name, what)
+    if pa.types.is_dictionary(ids.type):
+        ids = ids.cast(ids.type.value_type)
+    if pa.types.is_integer(ids.type):
+        ids = built(lambda: ids.cast(pa.int64()), name)
+    elif ids.type in (pa.string(), pa.large_string(), pa.string_view()):
+        ids = ids.cast(pa.string())
+    else:
+        raise InvalidData(f"The ids in '{name}' must be strings or integers; got {ids.type}.")
+    if ids.null_count:
+        first = ids.is_null().index(True).as_py()
+        raise InvalidData(
+            f"The {what} has {counted(ids.null_count, 'row')} without an id; first row {first}."
+        )
+    return ids
+
+
+def _read_file(
+    path: Path,
+    ids: str | None,
+    id_kind: pa.DataType | None,
+    types: Types,
+    columns: Sequence[str] | None,
+) -> pa.Table:
+    check_file(path)
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        rows = built(lambda: pq.read_table(path, columns=_needed(path, columns)), str(path))
+    elif suffix == ".csv":
+        options = csv_options(ids, types)
+        rows = built(
+            lambda: _named(
+                pa_csv.read_csv(path, parse_options=CSV_PARSING, convert_options=options)
+            ),
+            str(path),
+        )
+        rows = rows if id_kind == pa.string() else with_numbers(rows, ids)
+        check_csv(rows, str(path))
+    else:
+        rows = built(lambda: pa_json.read_json(path), str(path))
+    found: pa.Table = rows
+    return found
+
+
+def _needed(path: Path, columns: Sequence[str] | None) -> list[str] | None:
+    """The columns to read of a Parquet file; None: all, for what is wrong with them to be seen."""
+    held = pq.read_schema(path).names
+    lowered = [name.lower() for name in held]
+    complete = columns is not None and all(held.count(name) == 1 for name in columns)
+    return list(columns or ()) if complete and len(set(lowered)) == len(held) else None
+
+
+def check_file(path: Path) -> None:
+    """A file there is, with a suffix and a content that can be read."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InvalidData(f"'{path}' must end in one of {', '.join(SUFFIXES)}.")
+    if not path.is_file():
+        raise InvalidData(f"There is no file '{path}'.")
+    if path.stat().st_size == 0:
+        raise InvalidData(f"'{path}' is empty.")
+
+
+def csv_options(ids: str | None, types: Types) -> pa_csv.ConvertOptions:
+    """001 is a name, not the number one; NA may be one too, so only an empty cell is nothing."""
+    told = dict(types) if ids is None else {**types, ids: pa.string()}
+    return pa_csv.ConvertOptions(column_types=told, null_values=[""], strings_can_be_null=True)
+
+
+def check_csv(rows: pa.Table | pa.RecordBatch, path: str) -> None:
+    """The CSV reader calls a column binary when its text is not UTF-8."""
+    foreign = [field.name for field in rows.schema if pa.types.is_binary(field.type)]
+    if foreign:
+        raise InvalidData(f"'{path}' is not UTF-8 text; see its column '{foreign[0]}'.")
+
+
+def _named(rows: pa.Table) -> pa.Table:
+    """Look at the column names: those that are not UTF-8 fail only then."""
+    return rows.select(rows.column_names)
+
+
+def with_numbers(rows: pa.Table, ids: str | None) -> pa.Table:
+    """Ids that are all whole numbers, written as such, become numbers."""
+    if ids is None or ids not in rows.column_names:
+        return rows
+    at = rows.column_names.index(ids)
+    return rows.set_column(at, ids, as_numbers(rows.column(ids)))
+
+
+def as_numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts that are all whole numbers, written as such, as numbers; else as they are."""
+    if len(texts) > FEW and pa.types.is_string(as_numbers(texts[:FEW]).type):
+        return texts  # mostly the first ones tell
+    plain = pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]{0,17})$")
+    if not len(texts) or texts.null_count or not pc.all(plain).as_py():
+        return texts
+    return texts.cast(pa.int64())
+
+
+def built(make: Any, name: str) -> Any:
+    """What ``make`` makes, or what was wrong with the data of that name."""
+    try:
+        return make()
+    except PosterityError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        # A KeyError puts its message in quotes; it is about a column that is there twice.
+        told = str(error.args[0] if isinstance(error, KeyError) else error).splitlines()[0]
+        raise InvalidData(f"'{name}' cannot be read as a table: {told.rstrip('.')}.") from None

@@ -1,0 +1,167 @@
+"""Output: rows too many for memory as one file, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from posterity.errors import InvalidData, InvalidParameter
+from posterity.method.data.arrays import Mask
+from posterity.storage.files import local_path
+from posterity.storage.row_groups import GROUP_BYTES, cut
+
+SUFFIXES = (".parquet", ".csv", ".jsonl")
+BATCH = 2**14
+"""Rows that become Python objects at a time, on their way to JSON."""
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file whose name does not say how to write it."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InvalidParameter.of("out", "a .parquet, .csv or .jsonl file", str(path))
+
+
+def is_folder(out: str) -> bool:
+    """Whether a target is a folder of files: one that is there, or a name that ends as one."""
+    path = local_path(out)
+    return path.endswith("/") or ("://" not in path and Path(path).is_dir())
+
+
+def parquet_of(table: pa.Table) -> pa.Buffer:
+    """A table as the content of a Parquet file for everybody."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def write_stream(
+    path: Path, schema: pa.Schema, tables: Iterable[pa.Table], *, exact: bool = False
+) -> int:
+    """Write tables one after the other as the file the name asks for; returns how many rows.
+
+    They go to a file beside it that takes its place when all are written, so that a failed export
+    leaves what was there before. In CSV, texts that a spreadsheet would take for formulas are made
+    harmless, unless they are to be ``exact``.
+    """
+    check_target(path)
+    rows = 0
+    with written_whole(path) as beside, ExitStack() as opened:
+        suffix = path.suffix.lower()
+        safe = suffix == ".csv" and not exact
+        write = _writer(beside, suffix, harmless_schema(schema) if safe else schema, opened)
+        for table in tables:
+            rows += table.num_rows
+            if table.num_rows:  # an empty one would be a row group of its own
+                write(harmless(table) if safe else table)
+            del table  # before the next is made, so that there are never two
+    return rows
+
+
+def _writer(
+    path: Path, suffix: str, schema: pa.Schema, opened: ExitStack
+) -> Callable[[pa.Table], None]:
+    if suffix == ".parquet":
+        parquet = opened.enter_context(pq.ParquetWriter(path, schema, compression="zstd"))
+
+        def write_row_groups(table: pa.Table) -> None:
+            for group in cut(table, GROUP_BYTES):
+                parquet.write_table(group)
+
+        return write_row_groups
+    if suffix == ".csv":
+        csv = opened.enter_context(pa_csv.CSVWriter(path, schema))
+        return lambda table: csv.write_table(table)
+    lines = opened.enter_context(path.open("w", encoding="utf-8"))
+
+    def write_lines(table: pa.Table) -> None:
+        for batch in table.to_batches(BATCH):
+            lines.writelines(
+                json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist()
+            )
+
+    return write_lines
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A place beside ``path`` to write to; it takes the path's place when all went well."""
+    beside = path.with_name(f".{path.name}.partial")
+    try:
+        yield beside
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+_SIGNS = r"[=+\-@\t\r\n＝＋－＠]"
+_NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$"
+"""Of use to a spreadsheet, and harmless."""
+
+
+def harmless(table: pa.Table) -> pa.Table:
+    """A table whose texts, and names of columns, no spreadsheet takes for formulas."""
+    columns = [_harmless(column) for column in table.columns]
+    return pa.table(columns, names=harmless_names(table.column_names))
+
+
+def harmless_names(names: list[str]) -> list[str]:
+    """Names of columns, which are cells too."""
+    told: list[str] = _harmless(pa.chunked_array([pa.array(names, pa.string())])).to_pylist()
+    return told
+
+
+def harmless_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of such a table."""
+    return harmless(schema.empty_table()).schema
+
+
+def _harmless(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.string())
+    if column.type not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+        return column
+    begins = pc.match_substring_regex(column, f"^'*{_SIGNS}")
+    formula = pc.and_not(begins, pc.match_substring_regex(column, _NUMBER))
+    mark, nothing = (pa.scalar(text).cast(column.type) for text in (b"'", b""))
+    marked = pc.binary_join_element_wise(mark, column, nothing)
+    return pc.if_else(formula, marked, column)
+
+
+def as_stored(ids: pa.ChunkedArray, known: Callable[[pa.ChunkedArray], Mask]) -> pa.ChunkedArray:
+    """Ids of a CSV file that may be one of ours, come back: without the apostrophe we put there.
+
+    It is taken away where the id without it is known, and the one with it is not. Where both are,
+    nobody can tell which one is meant, and nothing is guessed.
+    """
+    if not pa.types.is_string(ids.type) or not pc.any(pc.starts_with(ids, "'")).as_py():
+        return ids
+    marked = pc.match_substring_regex(ids, f"^'+{_SIGNS}")
+    at = np.flatnonzero(np.asarray(pc.fill_null(marked, False)))
+    if not len(at):
+        return ids
+    given = ids.take(pa.array(at))
+    plain = pc.utf8_slice_codeunits(given, 1)
+    with_it, without = known(given), known(plain)
+    if (with_it & without).any():
+        first = given[int(np.flatnonzero(with_it & without)[0])].as_py()
+        raise InvalidData(
+            f"The file has the id {first!r}, and the store has {first!r} as well as {first[1:]!r}: "
+            "an apostrophe may have been put there to keep a spreadsheet from running it.",
+            hint="Write the items as Parquet or with --exact, and give those ids back as they are.",
+        )
+    changed = np.zeros(len(ids), dtype=np.bool_)
+    changed[at[without]] = True
+    restored = plain.filter(pa.array(without)).combine_chunks()
+    return pa.chunked_array(
+        [pc.replace_with_mask(ids.combine_chunks(), pa.array(changed), restored)]
+    )

@@ -1,1 +1,0 @@
-"""Delta Lake tables of a store, and the files they consist of."""

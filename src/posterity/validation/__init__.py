@@ -1,0 +1,1 @@
+"""Validation on the labelled set: rehearsed steps, expected accuracy, reliability, shift."""

@@ -1,0 +1,140 @@
+"""Outcome: what a step did on the labelled set, for which target, and adapted to it how far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from posterity.method.beliefs.dependent import Dependence
+from posterity.method.metrics import Flips
+from posterity.validation import expectation, shift
+from posterity.validation.expectation import Checked, Estimate, Sums, forecast
+from posterity.validation.reliability import Reliability
+from posterity.validation.shift import Difference, Seen
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """The last step on the labelled set, both halves together."""
+
+    items: int
+    evaluations: int
+    accuracy_before: float
+    accuracy_after: float
+    fixed: int
+    broken: int
+    dispersion: float = 1.0
+    """How much more these vary than if each item was on its own."""
+    trust: Trust | None = None
+    """What all steps so far say of beliefs, where these are dependent."""
+    ratio: float | None = None
+    """The cost ratio that keeps what the rule promises."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {name: value for name, value in vars(self).items() if name != "trust"}
+
+    def net(self, items: int) -> Estimate:
+        """Corrections less new errors that so many items can expect."""
+        return forecast(
+            self.fixed,
+            self.broken,
+            labelled=self.items,
+            items=items,
+            dispersion=self.dispersion,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"on {self.items:,} labelled items the same would fix {self.fixed} and break "
+            f"{self.broken}: accuracy {100 * self.accuracy_before:.1f} % → "
+            f"{100 * self.accuracy_after:.1f} %"
+            + (f"; a cost ratio of {self.ratio:g} keeps the promise" if self.ratio else "")
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """The items a step is about to be made on."""
+
+    items: int
+    chosen_by: Callable[[], Dependence]
+    """What they are believed by when they are chosen."""
+    believed_by: Callable[[], Dependence]
+    """What they will be believed by when it is decided, with the calibrator of the step."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepHalf:
+    """One step on half of the labelled items, by what was learnt on the other."""
+
+    labels: Checked
+    """Beliefs in the labels they have after it."""
+    fixing: Checked
+    """Beliefs in the new labels of flips."""
+    breaking: Checked
+    """Beliefs in the old ones."""
+    flips: Flips
+    seen: Seen
+    reliability: Reliability
+    """Of the beliefs in the labels."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trust:
+    """What the labelled items say, step by step; the last one is the step at hand."""
+
+    steps: tuple[tuple[StepHalf, StepHalf], ...]
+
+    @property
+    def checks(self) -> bool:
+        """Whether enough labelled items have a label by now."""
+        one, other = self.steps[-1]
+        return one.labels.items + other.labels.items > 1
+
+    def accuracy(self, held: Sums) -> Estimate | None:
+        """Of a target whose labels are believed so."""
+        one, other = self.steps[-1]
+        return expectation.accuracy(held, one.labels + other.labels)
+
+    def fixed(self, flips: Sums) -> Estimate:
+        """Positive flips among those a step made, from the beliefs in their new labels."""
+        return expectation.flips(flips, [(a.fixing, b.fixing) for a, b in self.steps])
+
+    def broken(self, flips: Sums) -> Estimate:
+        """Negative ones, from the beliefs in their old labels."""
+        return expectation.flips(flips, [(a.breaking, b.breaking) for a, b in self.steps])
+
+    @property
+    def dispersion(self) -> float:
+        """How much more net corrections vary than if each item was on its own."""
+        return expectation.dispersion(
+            [
+                (_net(a.flips), _net(b.flips), _moved(a.flips) + _moved(b.flips))
+                for a, b in self.steps
+            ]
+        )
+
+    @property
+    def reliability(self) -> Reliability:
+        """Of the beliefs in the labels."""
+        one, other = self.steps[-1]
+        return one.reliability + other.reliability
+
+    def compare(
+        self, target: Seen, earlier: Sequence[Sequence[Difference]] = ()
+    ) -> list[Difference]:
+        """How a target differs from the labelled items; ``earlier``: how it did in steps before."""
+        one, other = self.steps[-1]
+        apart = [shift.differences(a.seen, b.seen) for a, b in self.steps]
+        found = shift.dispersions(apart)
+        return shift.compare(target, one.seen + other.seen, found, earlier)
+
+
+def _net(flips: Flips) -> int:
+    return flips.positive - flips.negative
+
+
+def _moved(flips: Flips) -> int:
+    return flips.positive + flips.negative
