@@ -13,7 +13,7 @@ help:
 	@echo "make test-long     run the others"
 	@echo "make test-browser  open the pages in Chromium (.ci/browser installs it)"
 	@echo "make lint    check style, types and layers"
-	@echo "make house   draw the modules by floor, and measure them"
+	@echo "make house   draw the modules by floor, measure them, and trace operations through them"
 	@echo "make docs    build the documentation as a site, in site/"
 	@echo "make bench   measure speed and memory beside NumPy and other packages, write docs/performance.md"
 	@echo "make bench-store  whole updates of up to 100 million items, write docs/store-performance.md"
@@ -85,6 +85,7 @@ lint: $(VENV)/.installed
 
 house: $(VENV)/.installed
 	$(BIN)/python -m tests.house
+	$(BIN)/python -m tests.walk
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) '.[docs]'
