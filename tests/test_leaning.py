@@ -106,7 +106,9 @@ def test_what_tells_the_truth_gets_a_weight_and_hard_votes_give_none(recording: 
         beliefs = DependentBeliefs(fits.whole.prior, len(recording))
         for model, each in enumerate(softs):
             beliefs.fold(each if soft else each.hard, fits.whole, model=model)
-        votes = beliefs.with_votes(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), 3)
+        votes = beliefs.table.with_votes(
+            np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), 3
+        )
         parts = [
             (fit, votes[np.flatnonzero(half == side)], recording.truth[half == side])
             for side, fit in enumerate(fits.halves)

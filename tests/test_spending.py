@@ -191,7 +191,7 @@ def _brought(rehearsal: Rehearsal, fits: Fits, cast: Codes, rule: Rule, share: f
             step=2,
             value=lambda value=value: value,  # type: ignore[misc]
         )
-        before = fit.believe(shard.dependent.cast, [0, 1], label).best
+        before = fit.believe(shard.dependent.table, [0, 1], label).best
         if len(rows):
             update_shard(shard, rows, cast[own[rows]], fit, model=2)
             after = shard.dependent.most_believed(stored=label)

@@ -177,11 +177,11 @@ def update(
     if isinstance(beliefs, Beliefs):
         beliefs.fold(votes, _of(Confusion, confusion), rows=rows)
     else:
-        place = len(beliefs.votes) if model is None else model
+        place = beliefs.table.hard.shape[1] if model is None else model
         beliefs.fold(votes, _of(Dependence, confusion), rows=rows, model=place)
         entropy_before = beliefs.entropy_without(place, rows)  # under the same fit
     shard.voted[rows] = True
-    most_frequent = majority(beliefs.votes[:, rows])
+    most_frequent = majority(beliefs.table.hard[rows].T)
     # All rules together: what is believed of any label costs a look at all votes of its item.
     before = np.empty((len(rows), len(shard.labels)), dtype=np.int32)
     for at, labels in enumerate(shard.labels):

@@ -144,7 +144,7 @@ def walk_dependent(
     purse = _Purse(budget, len(target))
     for number, model in enumerate(target.models):
         fits, last = fitted.after(number), number + 1 == len(target.models)
-        known = _adapted(fits, rehearsal, beliefs.cast, fitted.follow, adapt)
+        known = _adapted(fits, rehearsal, beliefs.table, fitted.follow, adapt)
         labelled_votes = fitted.soft[number] if fitted.soft else labelled.votes[number]
         outlook = partial(
             rehearsal.outlook,
@@ -168,7 +168,7 @@ def walk_dependent(
         )
         cast = target.votes[number, rows].astype(np.int32)
         new = target.soft_votes(number)[rows] if fitted.soft else cast
-        votes = beliefs.with_votes(new, rows, number)
+        votes = beliefs.table.with_votes(new, rows, number)
         believed_by = partial(_adapted, fits, rehearsal, votes, fitted.follow, adapt)
         rehearsed = rehearsal.step(
             fits,

@@ -102,7 +102,7 @@ class Rehearsal:
         self._rows = [np.flatnonzero(np.arange(len(truth)) % 2 == side) for side in (0, 1)]
         self._shards = [Shard(prior, len(rows), [rule], dependent=True) for rows in self._rows]
         self._steps: list[tuple[StepHalf, StepHalf]] = []
-        self._cast = [shard.dependent.cast for shard in self._shards]
+        self._cast = [shard.dependent.table for shard in self._shards]
         """The votes on each half, those of the step at hand included."""
         self._best = [np.full(len(rows), MISSING, dtype=np.int32) for rows in self._rows]
         self._belief_best = [np.zeros(len(rows)) for rows in self._rows]
@@ -135,7 +135,7 @@ class Rehearsal:
             self._shards, self._rows, fits.halves, chosen, strict=True
         ):
             beliefs = shard.dependent
-            history = beliefs.with_votes(votes[own[rows]], rows, model)
+            history = beliefs.table.with_votes(votes[own[rows]], rows, model)
             histories.append((fit, history, self._truth[own], rows))
         self.calibrator = _calibrator(histories)
         self._cast = [history for _, history, _, _ in histories]
@@ -210,8 +210,8 @@ class Rehearsal:
             label, truth = shard.labels[0].label, self._truth[own]
             value = partial(beliefs.value, label, fit=known, model=model, ratio=cost_of(rule))
             order = in_order(shard, selector=selector, eligible=eligible, step=number, value=value)
-            voted = beliefs.with_votes(votes[own[order]], order, model)
-            right = [_best(known, cast, label) == truth for cast in (beliefs.cast, voted)]
+            voted = beliefs.table.with_votes(votes[own[order]], order, model)
+            right = [_best(known, cast, label) == truth for cast in (beliefs.table, voted)]
             places.append((np.arange(len(order)) + 0.5) / max(1, len(order)))
             gains.append((right[1].astype(np.float64) - right[0])[order])
         return Outlook.of(np.concatenate(places), np.concatenate(gains))
@@ -220,8 +220,9 @@ class Rehearsal:
         """Which items of each half the model could vote on."""
         eligible = [votes[own] != MISSING for own in self._rows]
         for shard, may in zip(self._shards, eligible, strict=True):
-            if model < len(shard.dependent.votes):
-                may &= shard.dependent.votes[model] == MISSING
+            voted = shard.dependent.table.hard
+            if model < voted.shape[1]:
+                may &= voted[:, model] == MISSING
         return eligible
 
     def settle(self) -> None:

@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 
 from posterity.engine.ledger.context import Context, Shard
-from posterity.engine.ledger.decide import side_by_side
 from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import ShardHistory
 from posterity.engine.ledger.steps import Header, live_reviews
@@ -60,7 +59,7 @@ class Sample:
         ]
         label = np.concatenate([np.zeros(0, np.int32), *(part.label for part in parts)])
         return cls(
-            side_by_side(columns, len(label)),
+            VoteTable.side_by_side(columns, len(label)),
             [*(header.model or "" for header in live), *([arriving] if new else [])],
             label,
             np.concatenate([np.zeros(0), *(part.belief for part in parts)]),

@@ -114,7 +114,7 @@ def decide_last(
     for block in _blocks(len(stored), BLOCK_ITEMS):
         labels = stored[block]
         beliefs = _believed(fit, steps, votes, block, labels)
-        before = beliefs.of_stored() if isinstance(beliefs, Beliefs) else beliefs.of(labels)
+        before = beliefs.of_stored()
         evidence = _evidence(rule, fit, steps, votes, block, beliefs, labels, before)
         made = judge(rule, beliefs, evidence, pending[block])
         best, entropy = beliefs.most_believed(stored=made.label), beliefs.entropy()
@@ -247,7 +247,7 @@ def _known(
     who = fit.who([step.model for step in steps])
     # One that arrived after the fit was made: its votes count again since a revert was reverted.
     columns = [at for at, place in enumerate(who) if place >= 0]
-    known = side_by_side([votes[column][block] for column in columns], len(block))
+    known = VoteTable.side_by_side([votes[column][block] for column in columns], len(block))
     return known, [who[column] for column in columns]
 
 
@@ -261,28 +261,7 @@ def _joined(
         if own.soft is not None and known is not None:
             own = ModelVotes(own.hard, known.calibrated(own.soft))
         read.append(own)
-    return side_by_side(read, len(block))
-
-
-def side_by_side(votes: Sequence[ModelVotes], items: int) -> VoteTable:
-    """The votes of several models on the same items, item by item."""
-    hard = np.full((items, len(votes)), MISSING, dtype=np.int32)
-    for at, cast in enumerate(votes):
-        hard[:, at] = cast.hard
-    softly = [(at, cast.soft) for at, cast in enumerate(votes) if cast.soft is not None]
-    if not softly:
-        return VoteTable.only(hard)
-    soft = np.full(hard.shape, MISSING, dtype=np.int64)
-    width = max(each.codes.shape[1] for _, each in softly)
-    classes, weights, begin = [], [], 0
-    for at, each in softly:
-        present = np.flatnonzero(each.hard != MISSING)
-        soft[present, at] = begin + np.arange(len(present))
-        begin += len(present)
-        wider = ((0, 0), (0, width - each.codes.shape[1]))
-        classes.append(np.pad(each.codes[present], wider, constant_values=MISSING))
-        weights.append(np.pad(each.weights[present], wider))
-    return VoteTable(hard, soft, np.concatenate(classes), np.concatenate(weights))
+    return VoteTable.side_by_side(read, len(block))
 
 
 def _blocks(items: int, size: int) -> Iterator[Rows]:

@@ -16,7 +16,7 @@ from posterity.engine.ledger.decide import StepPolicy
 from posterity.engine.ledger.fits import DEPENDENT, Fit
 from posterity.engine.ledger.steps import Header
 from posterity.method.data.arrays import Codes, Floats, Mask, Rows
-from posterity.method.data.votes import MISSING, ModelVotes, SoftVotes
+from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.method.decide.selectors import row_hash
 from posterity.storage import parquet
 from posterity.storage.delta.table import Snapshot
@@ -178,21 +178,13 @@ class ShardHistory:
         return [self._votes_of(order, wanted, header.step) for header in headers]
 
     def _votes_of(self, order: Rows, wanted: Rows, step: int) -> ModelVotes:
-        hard = np.full(len(wanted), MISSING, dtype=np.int32)
         written = self.steps.get(step)
         if written is None or not len(written.rows):
-            return ModelVotes(hard)
-        found = np.searchsorted(written.rows, wanted).clip(max=len(written.rows) - 1)
-        hit = written.rows[found] == wanted
-        hard[order[hit]] = written.vote[found[hit]]
-        if written.cast.soft is None:
-            return ModelVotes(hard)
-        kept = written.cast.soft[found[hit]]
-        codes = np.full((len(wanted), kept.codes.shape[1]), MISSING, dtype=np.int32)
-        weights, softly = np.zeros(codes.shape), np.full(len(wanted), MISSING, dtype=np.int32)
-        codes[order[hit]], weights[order[hit]] = kept.codes, kept.weights
-        softly[order[hit]] = kept.hard
-        return ModelVotes(hard, SoftVotes(codes, weights, kept.classes, softly))
+            return ModelVotes(np.full(len(wanted), MISSING, dtype=np.int32))
+        place = np.searchsorted(written.rows, wanted).clip(max=len(written.rows) - 1)
+        places = np.empty(len(wanted), dtype=np.int64)
+        places[order] = np.where(written.rows[place] == wanted, place, MISSING)
+        return written.cast.at(places)
 
 
 def proposals_of(table: pa.Table) -> tuple[Codes, NDArray[np.float32]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posterity.engine.ledger.context import Context, Shard
-from posterity.engine.ledger.decide import BLOCK_ITEMS, side_by_side
+from posterity.engine.ledger.decide import BLOCK_ITEMS
 from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import ShardHistory
 from posterity.engine.ledger.state import state_of
@@ -162,7 +162,7 @@ def _values_of(context: Context, value: ValueOf, shard: Shard) -> NDArray[np.flo
     worth = np.empty(items, dtype=np.float32)
     for low in range(0, items, BLOCK_ITEMS):
         rows = np.arange(low, min(low + BLOCK_ITEMS, items))
-        votes = side_by_side(history.votes_of(rows, live), len(rows))
+        votes = VoteTable.side_by_side(history.votes_of(rows, live), len(rows))
         worth[rows] = value(votes, [header.model or "" for header in live], label[rows])
     return worth
 

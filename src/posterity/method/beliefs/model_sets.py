@@ -27,13 +27,13 @@ FEW = 2**10
 MOST_BITS = 62
 
 
-DIRECT_BITS = 16
-"""So few models that their sets are numbered by a table of all there may be."""
+FEW_MODELS = 16
+"""So few models that touch one class a vote have few sets: none need be tabulated whole."""
 
 
 def model_sets(terms: Terms) -> Tabulated | Numbered:
     """Whichever suits the models; which one never depends on the items."""
-    if terms.single and len(terms.logs) <= DIRECT_BITS:
+    if terms.single and len(terms.logs) <= FEW_MODELS:
         return Numbered(terms)
     kinds, strides = _kinds(terms.logs)
     return Numbered(terms) if kinds is None else Tabulated(terms, kinds, strides)
@@ -65,7 +65,7 @@ class Tabulated:
                 prior, self._kinds.logs, counts, self._table, self._sums, int(one)
             )
             self._ready[one] = True
-        sets = kernels.sets.Sets(of, _NO_SLOTS, _NO_VOTERS, self._sums, self._table)
+        sets = kernels.sets.Sets(of, _NO_VOTERS, self._sums, self._table)
         return sets, highest
 
 
@@ -75,15 +75,13 @@ class Numbered:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._models = len(terms.logs)
-        self._direct = terms.single and self._models <= DIRECT_BITS
         self._given_up = self._models > MOST_BITS
         self._number = 0
         self._known: Counts = np.zeros(0, dtype=np.int64)
         self._voters: NDArray[np.int16] = np.zeros((0, self._models + 1), dtype=np.int16)
         self._sums = _room(0)
-        self._slots = np.full(1 << self._models if self._direct else 0, -1, dtype=np.int32)
-        if not self._direct:
-            self._grow(FEW)
+        self._slots: Codes = np.zeros(0, dtype=np.int32)
+        self._grow(FEW)
 
     def _grow(self, room: int) -> None:
         """Make room for more sets; their numbers stay."""
@@ -93,18 +91,14 @@ class Numbered:
         known[:have], voters[:have] = self._known[:have], self._voters[:have]
         sums[:have] = self._sums[:have]
         self._known, self._voters, self._sums = known, voters, sums
-        if self._direct:
-            return
         self._slots = np.full(1 << int(2 * room - 1).bit_length(), -1, dtype=np.int32)
         again = np.empty(have, dtype=np.int32)
         kernels.sets.number_keys(known[:have], self._slots, np.zeros_like(known), 0, have, again)
 
     def of(self, hard: Codes) -> tuple[Sets, int]:
         """The set of each item, with what is known of those that occur; the highest code."""
-        if self._direct:
-            return self._looked_up(hard)
         none = kernels.sets.Sets(
-            np.empty(0, dtype=np.int32), _NO_SLOTS, self._voters[:0], self._sums, _NO_TABLE
+            np.empty(0, dtype=np.int32), self._voters[:0], self._sums, _NO_TABLE
         )
         if self._given_up:
             return none, int(hard.max(initial=-1))
@@ -121,22 +115,7 @@ class Numbered:
             self._given_up = True
             return none, highest
         self._fill(number)
-        return kernels.sets.Sets(of, _NO_SLOTS, self._voters, self._sums, _NO_TABLE), highest
-
-    def _looked_up(self, hard: Codes) -> tuple[Sets, int]:
-        """By a table of all sets that may be."""
-        occurs = np.zeros(len(self._slots), dtype=np.bool_)
-        values = np.int32(1) << np.arange(self._models, dtype=np.int32)
-        keys, highest = _survey(hard, values, occurs)
-        fresh = np.flatnonzero(occurs & (self._slots < 0))
-        number = self._number + len(fresh)
-        if number > len(self._known):
-            self._grow(min(len(self._slots), 2 * number))
-        self._known[self._number : number] = fresh
-        first = self._number
-        self._fill(number)
-        self._slots[fresh] = np.arange(first, number) << 5 | self._voters[first:number, 0]
-        return kernels.sets.Sets(keys, self._slots, self._voters, self._sums, _NO_TABLE), highest
+        return kernels.sets.Sets(of, self._voters, self._sums, _NO_TABLE), highest
 
     def _fill(self, number: int) -> None:
         """What there is to know of the sets that are new, up to that number."""
@@ -172,7 +151,6 @@ def _survey(hard: Codes, values: Any, occurs: Mask) -> tuple[Any, int]:
 
 
 _NO_MARKS: Mask = np.zeros(0, dtype=np.bool_)
-_NO_SLOTS: Codes = np.zeros(0, dtype=np.int32)
 _NO_VOTERS: NDArray[np.int16] = np.zeros((0, 0), dtype=np.int16)
 _NO_TABLE: Floats = np.empty((0, 0, 0))
 

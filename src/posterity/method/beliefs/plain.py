@@ -13,6 +13,7 @@ from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.beliefs import priors
 from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.product import Folded, Product
+from posterity.method.beliefs.state import BeliefState
 from posterity.method.data.arrays import ArrayLike, Codes, Floats, Rows
 from posterity.method.data.votes import (
     MISSING,
@@ -22,11 +23,10 @@ from posterity.method.data.votes import (
     check_codes,
     check_rows,
     check_same_length,
-    stacked,
 )
 
 
-class Beliefs:
+class Beliefs(BeliefState):
     """The beliefs of a block of items, built up vote by vote.
 
     log p_t(k) = log p_{t−1}(k) + log π^t(ŷ^t, k), normalised when read. All votes of an item are
@@ -53,18 +53,11 @@ class Beliefs:
         weights = as_array(prior, "prior")
         if weights.ndim != 1:
             raise InvalidData(f"'prior' must hold a weight a class; got shape {weights.shape}.")
-        self._prior = priors.given(weights, classes=len(weights))
         if items < 0:
             raise InvalidParameter.of("items", "a count ≥ 0", items)
-        self.items = items
-        self.classes = len(self._prior)
-        self._confusions: list[Confusion] = []
-        self._product = Product(self._prior, [])
-        self._hard: Codes = np.full((items, 1), MISSING, dtype=np.int32)
-        self._soft: Rows = np.zeros((0, 0), dtype=np.int64)
-        self._classes: Codes = np.zeros((0, 0), dtype=np.int32)
-        self._weights: Floats = np.zeros((0, 0))
-        self._folded = self._product.fold(self._votes(np.arange(items)))
+        super().__init__(priors.given(weights, classes=len(weights)), items)
+        self._product = Product(self.prior, [])
+        self._folded = self._product.fold(self.table)
 
     @classmethod
     def from_votes(cls, product: Product, votes: VoteTable, stored: Codes | None = None) -> Beliefs:
@@ -73,17 +66,10 @@ class Beliefs:
         ``stored``: the labels that ``of_stored`` is about.
         """
         made = cls.__new__(cls)
-        made._prior, made._confusions = product.prior, list(product.confusions)
-        made.items, made.classes = len(votes), product.classes
-        made._product, made._hard = product, votes.hard
-        made._soft, made._classes, made._weights = votes.soft, votes.classes, votes.weights
+        BeliefState.__init__(made, product.prior, len(votes))
+        made.table, made._product = votes, product
         made._folded = product.fold(votes, stored)
         return made
-
-    @property
-    def votes(self) -> Codes:
-        """(T, n): every vote folded so far, in order of arrival; soft votes by their top class."""
-        return self._hard[:, : len(self._confusions)].T.copy()
 
     def fold(
         self, votes: ArrayLike | SoftVotes, confusion: Confusion, *, rows: ArrayLike | None = None
@@ -103,37 +89,13 @@ class Beliefs:
             )
         hard = check_codes(soft.hard if soft else votes, self.classes, "votes")  # type: ignore[arg-type]
         check_same_length(votes=len(hard), rows=len(where))
-        at = len(self._confusions)
-        self._make_room(at)
-        self._hard[where, at] = hard
-        if soft is not None:
-            self._keep_soft(soft, where, at)
-        self._confusions.append(confusion)
-        self._product = Product(self._prior, self._confusions)
+        confusions = self._product.confusions
+        self.table = self.table.with_votes(soft or hard, where, len(confusions))
+        self._product = Product(self.prior, [*confusions, confusion])
         present = where[hard != MISSING]
-        now = self._product.fold(self._votes(present))
+        now = self._product.fold(self.table[present])
         for kept, new in zip(vars(self._folded).values(), vars(now).values(), strict=True):
             kept[present] = new
-
-    def _make_room(self, models: int) -> None:
-        """Item by item: what one item needs lies together."""
-        if models < self._hard.shape[1]:
-            return
-        wider = np.full((self.items, max(1, 2 * models)), MISSING, dtype=np.int32)
-        wider[:, :models] = self._hard[:, :models]
-        self._hard = wider
-        if self._soft.size:
-            places = np.full(wider.shape, MISSING, dtype=np.int64)
-            places[:, :models] = self._soft[:, :models]
-            self._soft = places
-
-    def _keep_soft(self, soft: SoftVotes, where: Rows, at: int) -> None:
-        if not self._soft.size:
-            self._soft = np.full(self._hard.shape, MISSING, dtype=np.int64)
-        present = np.flatnonzero(soft.hard != MISSING)
-        self._soft[where[present], at] = len(self._classes) + np.arange(len(present))
-        self._classes = stacked(self._classes, soft.codes[present], MISSING)
-        self._weights = stacked(self._weights, soft.weights[present], 0.0)
 
     def entropy(self, rows: ArrayLike | None = None) -> Floats:
         """S_n = −Σ_k p(k) log p(k), in nats."""
@@ -151,24 +113,20 @@ class Beliefs:
         if stored is None:
             labels = np.full(len(where), MISSING, dtype=np.int32)
         else:
-            labels = check_codes(stored, self.classes, "stored")
-            check_same_length(stored=len(labels), rows=len(where))
-        known = self._folded if rows is None else self._known(where)
-        if not known.tied.any():
-            return known.best.copy()
-        return self._product.prefer(self._votes(where), labels, known)
+            labels = self._labels(stored, "stored", where)
+        folded = self._folded if rows is None else self._folded_at(where)
+        if not folded.tied.any():
+            return folded.best.copy()
+        return self._product.prefer(self.table[where], labels, folded)
 
     def of(self, labels: ArrayLike, rows: ArrayLike | None = None) -> Floats:
         """p(y_n = label_n); 0 where there is no label yet."""
         where = self._at(rows)
-        codes = check_codes(labels, self.classes, "labels")
-        check_same_length(labels=len(codes), rows=len(where))
-        joint = self._product.joints(self._votes(where), codes[:, None])[:, 0]
-        return np.exp(joint - self._folded.log_total[where])
+        return self.of_each(self._labels(labels, "labels", where)[:, None], where)[:, 0]
 
     def of_each(self, labels: Codes, rows: Rows) -> Floats:
         """(n, m): p(y_n = label) for several labels of each item at once; 0 where there is none."""
-        joint = self._product.joints(self._votes(rows), labels)
+        joint = self._product.joints(self.table[rows], labels)
         joint -= self._folded.log_total[rows, None]
         return np.exp(joint, out=joint)
 
@@ -178,27 +136,18 @@ class Beliefs:
 
     def of_best(self, rows: ArrayLike | None = None) -> Floats:
         """p(k̂)."""
-        return self._known(self._at(rows)).belief_best
+        return self._folded_at(self._at(rows)).belief_best
 
-    def probabilities(self, rows: ArrayLike | None = None) -> Floats:
-        """(n, K): the beliefs themselves."""
-        where = self._at(rows)
-        every = np.broadcast_to(np.arange(self.classes, dtype=np.int32), (len(where), self.classes))
-        joints = self._product.joints(self._votes(where), every)
-        joints -= self._folded.log_total[where, None]
-        return np.exp(joints, out=joints)
-
-    def _votes(self, rows: Rows) -> VoteTable:
-        models = len(self._confusions)
-        soft = self._soft[rows, :models] if self._soft.size else self._soft
-        hard = np.ascontiguousarray(self._hard[rows, :models])
-        return VoteTable(hard, soft, self._classes, self._weights)
-
-    def _known(self, rows: Rows) -> Folded:
+    def _folded_at(self, rows: Rows) -> Folded:
         return Folded(*(kept[rows] for kept in vars(self._folded).values()))
 
     def _at(self, rows: ArrayLike | None) -> Rows:
-        return np.arange(self.items) if rows is None else check_rows(rows, self.items)
+        return super()._at(None if rows is None else check_rows(rows, self.items))
+
+    def _labels(self, given: ArrayLike, name: str, rows: Rows) -> Codes:
+        labels = check_codes(given, self.classes, name)
+        check_same_length(**{name: len(labels), "rows": len(rows)})
+        return labels
 
 
 ENTROPY_BITS, BELIEF_BITS = 12, 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from posterity.method import kernels
 from posterity.method.beliefs import priors
 from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.model_sets import model_sets
-from posterity.method.data.arrays import Codes, Floats, Mask, Rows
+from posterity.method.data.arrays import Codes, Floats, Mask
 from posterity.method.data.votes import MISSING, VoteTable
 
 if TYPE_CHECKING:
@@ -105,28 +105,11 @@ class Product:
             def work(
                 start: int, stop: int, cast: VoteArrays = cast, sets: Sets = sets, at: int = block
             ) -> None:
-                self._fold(cast, sets, labels[at:], start, stop, [array[at:] for array in filled])
+                written = kernels.entropy.FoldArrays(*(array[at:] for array in filled))
+                kernels.fold.fold(self.terms, cast, sets, labels[at:], start, stop, written)
 
             kernels.compiler.spread(len(cast.hard), work)
         return out
-
-    def _fold(
-        self, cast: VoteArrays, sets: Sets, labels: Codes, start: int, stop: int, out: Sequence[Any]
-    ) -> None:
-        """Some items of a block, on one thread."""
-        written = kernels.entropy.FoldArrays(*out)
-        rows: Rows = np.zeros(0, dtype=np.int64)
-        easy: Any = None
-        if not cast.soft.size and self.terms.single and sets.of.size and sets.voters.size:
-            easy = kernels.fold_diagonal.fold_singles
-        elif not cast.soft.size and not self.terms.single and sets.table.size:
-            easy = kernels.fold_full.fold_cells
-        if easy is not None:
-            rows = easy(self.terms, cast.hard, sets, labels, start, stop, written)
-            if not len(rows):
-                return
-            start, stop = 0, len(rows)
-        kernels.fold.fold(self.terms, cast, sets, labels, rows, start, stop, written)
 
     def _refuse_strange(self, name: str, highest: int) -> None:
         """Kernels do not look where they read: a code that is no class must not reach them."""
@@ -218,17 +201,6 @@ def _relative(confusion: Confusion) -> Floats:
     return relative
 
 
-def _ended(truths: Codes, kinds: Codes, confusions: Sequence[Confusion]) -> Codes:
-    """The cells of each vote, class and kind side by side, and after each vote's a mark: −1."""
-    sizes = np.concatenate(
-        [np.zeros(0, np.int64), *(np.append(np.diff(one.starts), 0) for one in confusions)]
-    )
-    ended: Codes = np.full((len(truths) + len(sizes), 2), -1, dtype=np.int32)
-    at = np.arange(len(truths)) + np.repeat(np.arange(len(sizes)), sizes)
-    ended[at, 0], ended[at, 1] = truths, kinds
-    return ended
-
-
 def _packed(prior: Floats, base: Floats, confusions: Sequence[Confusion]) -> Terms:
     classes, models = len(prior), len(confusions)
     starts = np.zeros((models, classes + 1), dtype=np.int64)
@@ -267,7 +239,6 @@ def _packed(prior: Floats, base: Floats, confusions: Sequence[Confusion]) -> Ter
         starts,
         truths,
         kind,
-        _ended(*((truths[:0], kind[:0], ()) if single else (truths, kind, confusions))),
         different,
         # Of the prior the mean itself, which may be far above the mean logarithm.
         np.array([np.log(weight[possible].mean()), *base[:, possible].mean(axis=1)]),

@@ -13,57 +13,6 @@ from numpy.typing import NDArray
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.data.arrays import ArrayLike, Codes, Floats, Mask, Rows
 
-
-def stacked(one: Any, other: Any, empty: float) -> Any:
-    """Rows below each other; the narrower are filled up."""
-    width = max(one.shape[1], other.shape[1])
-    joined = np.full((len(one) + len(other), width), empty, dtype=other.dtype)
-    joined[: len(one), : one.shape[1]] = one
-    joined[len(one) :, : other.shape[1]] = other
-    return joined
-
-
-@dataclass(frozen=True, eq=False)
-class VoteTable:
-    """The votes on a block of items, item by item."""
-
-    hard: Codes
-    """(n, T) −1 where there is none; a soft vote by its own code."""
-    soft: Rows
-    """(n, T) the place of the soft vote, −1 where a vote is only hard; of size 0 if all are."""
-    classes: Codes
-    """(places, m) of the soft votes; −1 where there are fewer."""
-    weights: Floats
-
-    @classmethod
-    def only(cls, hard: Codes) -> VoteTable:
-        """Hard votes only."""
-        return cls(hard, *_NOT_SOFT)
-
-    def __len__(self) -> int:
-        return len(self.hard)
-
-    def __getitem__(self, rows: Rows | slice) -> VoteTable:
-        hard = np.ascontiguousarray(self.hard[rows])
-        soft = self.soft[rows] if self.soft.size else self.soft
-        return VoteTable(hard, soft, self.classes, self.weights)
-
-    def of(self, models: Sequence[int]) -> VoteTable:
-        """Those of some of the models."""
-        hard = np.ascontiguousarray(self.hard[:, models])
-        soft = np.ascontiguousarray(self.soft[:, models]) if self.soft.size else self.soft
-        return VoteTable(hard, soft, self.classes, self.weights)
-
-    def without_last(self) -> VoteTable:
-        """The same before the last model voted."""
-        hard = self.hard.copy()
-        hard[:, -1:] = -1
-        return VoteTable(hard, self.soft, self.classes, self.weights)
-
-
-_NOT_SOFT = (np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int32), np.zeros((0, 0)))
-
-
 MISSING = -1
 """The code of a vote that was not cast, and of a label not given yet."""
 
@@ -214,11 +163,20 @@ class SoftVotes:
         weights = weights / np.where(total == 0, 1.0, total)
         return cls(codes, weights, classes, codes[:, 0] if hard is None else hard)
 
+    @classmethod
+    def unchecked(cls, codes: Codes, weights: Floats, classes: int, hard: Codes) -> SoftVotes:
+        """From parts of votes that were checked already."""
+        made = cls.__new__(cls)
+        vars(made).update(codes=codes, weights=weights, classes=classes, hard=hard)
+        return made
+
     def __len__(self) -> int:
         return len(self.codes)
 
     def __getitem__(self, rows: Any) -> SoftVotes:
-        return SoftVotes(self.codes[rows], self.weights[rows], self.classes, self.hard[rows])
+        return SoftVotes.unchecked(
+            self.codes[rows], self.weights[rows], self.classes, self.hard[rows]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,10 +188,6 @@ class ModelVotes:
     soft: SoftVotes | None = None
     """Of the same items; missing where the vote is only hard."""
 
-    def __post_init__(self) -> None:
-        if self.soft is not None:
-            check_same_length(hard=len(self.hard), soft=len(self.soft))
-
     def __len__(self) -> int:
         return len(self.hard)
 
@@ -243,34 +197,35 @@ class ModelVotes:
     @staticmethod
     def joined(parts: Sequence[ModelVotes]) -> ModelVotes:
         """Blocks put together again; the widest soft vote gives the number of classes kept."""
-        hard = np.concatenate([np.zeros(0, dtype=np.int32), *(part.hard for part in parts)])
-        width = max(
-            (part.soft.codes.shape[1] for part in parts if part.soft is not None), default=0
-        )
-        if not width:
+        hard = _below([part.hard for part in parts])
+        softly = [part.soft for part in parts if part.soft is not None]
+        if not any(soft.codes.shape[1] for soft in softly):
             return ModelVotes(hard)
-        classes = max(part.soft.classes for part in parts if part.soft is not None)
-        codes = np.full((len(hard), width), MISSING, dtype=np.int32)
-        weights, softly = np.zeros((len(hard), width)), np.full(len(hard), MISSING, dtype=np.int32)
-        start = 0
-        for part in parts:
-            if part.soft is not None:
-                rows, columns = slice(start, start + len(part)), slice(part.soft.codes.shape[1])
-                codes[rows, columns] = part.soft.codes
-                weights[rows, columns] = part.soft.weights
-                softly[rows] = part.soft.hard
-            start += len(part)
-        return ModelVotes(hard, SoftVotes(codes, weights, classes, softly))
+        all_soft = [_no_soft(len(part)) if part.soft is None else part.soft for part in parts]
+        return ModelVotes(
+            hard,
+            SoftVotes.unchecked(
+                _stacked([soft.codes for soft in all_soft], MISSING),
+                _stacked([soft.weights for soft in all_soft], 0.0),
+                max(soft.classes for soft in softly),
+                _below([soft.hard for soft in all_soft]),
+            ),
+        )
+
+    def at(self, places: Rows) -> ModelVotes:
+        """The votes at these places; none where a place is −1."""
+        absent = places < 0
+        votes = self[places]
+        votes.hard[absent] = MISSING
+        if votes.soft is not None:
+            votes.soft.codes[absent] = MISSING
+            votes.soft.weights[absent] = 0.0
+            votes.soft.hard[absent] = MISSING
+        return votes
 
     def where(self, kept: Mask) -> ModelVotes:
         """The same votes, missing where not kept."""
-        hard = np.where(kept, self.hard, np.int32(MISSING))
-        if self.soft is None:
-            return ModelVotes(hard)
-        codes = np.where(kept[:, None], self.soft.codes, np.int32(MISSING))
-        weights = np.where(kept[:, None], self.soft.weights, 0.0)
-        softly = np.where(kept, self.soft.hard, np.int32(MISSING))
-        return ModelVotes(hard, SoftVotes(codes, weights, self.soft.classes, softly))
+        return self.at(np.where(kept, np.arange(len(self)), MISSING))
 
     def put(self, rows: Rows, votes: ModelVotes) -> ModelVotes:
         """The same with other votes in some rows."""
@@ -284,6 +239,99 @@ class ModelVotes:
         if self.soft is None:
             return self.hard
         return np.where(self.soft.hard != MISSING, np.int32(MISSING), self.hard)
+
+
+def _no_soft(items: int) -> SoftVotes:
+    none = np.full(items, MISSING, dtype=np.int32)
+    return SoftVotes.unchecked(np.zeros((items, 0), np.int32), np.zeros((items, 0)), 0, none)
+
+
+def _below(parts: Sequence[Codes]) -> Codes:
+    return np.concatenate([np.zeros(0, dtype=np.int32), *parts])
+
+
+def _stacked(parts: Sequence[NDArray[Any]], empty: float) -> Any:
+    """Rows below each other; the narrower are filled up."""
+    width = max(part.shape[1] for part in parts)
+    stacked = np.full((sum(map(len, parts)), width), empty, dtype=parts[0].dtype)
+    start = 0
+    for part in parts:
+        stacked[start : start + len(part), : part.shape[1]] = part
+        start += len(part)
+    return stacked
+
+
+@dataclass(frozen=True, eq=False)
+class VoteTable:
+    """The votes of several models on a block of items, item by item."""
+
+    hard: Codes
+    """(n, T) −1 where there is none; a soft vote by its own code."""
+    soft: Rows
+    """(n, T) the place of the soft vote, −1 where a vote is only hard; of size 0 if all are."""
+    classes: Codes
+    """(places, m) of the soft votes; −1 where there are fewer."""
+    weights: Floats
+
+    @classmethod
+    def only(cls, hard: Codes) -> VoteTable:
+        """Hard votes only."""
+        return cls(hard, np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int32), np.zeros((0, 0)))
+
+    @classmethod
+    def side_by_side(cls, votes: Sequence[ModelVotes], items: int) -> VoteTable:
+        """The votes of several models on the same items."""
+        hard = np.full((items, len(votes)), MISSING, dtype=np.int32)
+        for model, cast in enumerate(votes):
+            hard[:, model] = cast.hard
+        rows = np.arange(items)
+        softly = [(rows, at, cast.soft) for at, cast in enumerate(votes) if cast.soft is not None]
+        return cls.only(hard)._with_soft(softly)
+
+    def with_votes(self, votes: Codes | SoftVotes, rows: Rows, model: int) -> VoteTable:
+        """These votes and those of a model on some of the items."""
+        more = ((0, 0), (0, max(model + 1 - self.hard.shape[1], 0)))
+        hard = np.pad(self.hard, more, constant_values=MISSING)
+        hard[rows, model] = votes.hard if isinstance(votes, SoftVotes) else votes
+        places = np.pad(self.soft, more, constant_values=MISSING) if self.soft.size else self.soft
+        wider = VoteTable(hard, places, self.classes, self.weights)
+        return wider._with_soft([(rows, model, votes)] if isinstance(votes, SoftVotes) else [])
+
+    def _with_soft(self, votes: Sequence[tuple[Rows, int, SoftVotes]]) -> VoteTable:
+        """The same where some votes are soft, each time those of a model on some of the items."""
+        if not votes:
+            return self
+        places = np.full(self.hard.shape, MISSING, dtype=np.int64)
+        if self.soft.size:
+            places[:] = self.soft
+        classes, weights, number = [self.classes], [self.weights], len(self.classes)
+        for rows, model, soft in votes:
+            present = np.flatnonzero(soft.hard != MISSING)
+            places[rows[present], model] = number + np.arange(len(present))
+            number += len(present)
+            classes.append(soft.codes[present])
+            weights.append(soft.weights[present])
+        return VoteTable(self.hard, places, _stacked(classes, MISSING), _stacked(weights, 0.0))
+
+    def __len__(self) -> int:
+        return len(self.hard)
+
+    def __getitem__(self, rows: Rows | slice) -> VoteTable:
+        hard = np.ascontiguousarray(self.hard[rows])
+        soft = self.soft[rows] if self.soft.size else self.soft
+        return VoteTable(hard, soft, self.classes, self.weights)
+
+    def of(self, models: Sequence[int]) -> VoteTable:
+        """Those of some of the models."""
+        hard = np.ascontiguousarray(self.hard[:, models])
+        soft = np.ascontiguousarray(self.soft[:, models]) if self.soft.size else self.soft
+        return VoteTable(hard, soft, self.classes, self.weights)
+
+    def without_last(self) -> VoteTable:
+        """The same before the last model voted."""
+        hard = self.hard.copy()
+        hard[:, -1:] = MISSING
+        return VoteTable(hard, self.soft, self.classes, self.weights)
 
 
 def majority(votes: ArrayLike) -> Codes:

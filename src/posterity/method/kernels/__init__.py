@@ -20,8 +20,6 @@ def __getattr__(name: str) -> Any:
         "entropy",
         "fit",
         "fold",
-        "fold_diagonal",
-        "fold_full",
         "joints",
         "sets",
         "soft_votes",

@@ -16,17 +16,12 @@ import numpy as np
 
 from posterity.method.kernels.compiler import compiled
 from posterity.method.kernels.entropy import BATCH, KEPT, RANGE, ROWS, SETTLED, finish
-from posterity.method.kernels.sets import accumulate, summarise
+from posterity.method.kernels.sets import COLUMNS, accumulate, summarise
 
 
 @compiled
-def fold(
-    terms: Any, cast: Any, sets: Any, stored: Any, rows: Any, start: int, stop: int, out: Any
-) -> None:
-    """Items ``start`` to ``stop``, or of ``rows`` those from there to there, if it holds any.
-
-    ``stored`` holds the labels of all items, or nothing.
-    """
+def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, out: Any) -> None:
+    """Items ``start`` to ``stop``; ``stored`` holds the labels of all items, or nothing."""
     prior, near, starts, middle = terms.prior, terms.near, terms.starts, terms.middle
     base = terms.logs
     hard, soft, soft_cells = cast.hard, cast.soft, cast.soft_cells
@@ -35,10 +30,9 @@ def fold(
     all_sums = sets.sums
     entropy, bests, tied = out.entropy, out.best, out.tied
     log_best, log_total, log_stored = out.log_best, out.log_total, out.log_stored
-    asked, listed = stored.size > 0, rows.size > 0
-    models, classes, possible = hard.shape[1], len(prior), terms.possible
+    asked, models = stored.size > 0, hard.shape[1]
+    classes, possible = len(prior), terms.possible
     single = terms.single and not soft.size
-    slots, direct = sets.slots, sets.slots.size > 0
     kept, tabulated = number_of.size > 0, table.size > 0
     numbered = kept and members.size > 0
     # Unsigned: an index that may be negative is looked at before every use.
@@ -54,20 +48,16 @@ def fold(
     cell_ratios = np.empty(classes + 1)
     logs = np.empty(2 * classes)
     weights = np.empty(2 * classes)
-    sums = np.empty(8)
+    sums = np.empty(COLUMNS)
     number: Any = np.uint64(0)
     batch = np.empty((ROWS, BATCH))
-    items = np.empty(BATCH, np.uint64)
     filled = 0
-    for place_of in range(np.uint64(start), np.uint64(stop)):
-        item = np.uint64(rows[place_of]) if listed else place_of
+    for item in range(np.uint64(start), np.uint64(stop)):
         # Who voted what.
         votes: Any = 0
         agree = True
         if kept:
             number = np.uint64(number_of[item])
-            if direct:
-                number = np.uint64(slots[number]) >> np.uint64(5)
         if numbered:
             votes = np.int64(members[number, 0])
             for at in range(votes):
@@ -297,16 +287,16 @@ def fold(
         batch[0, filled] = rest
         batch[1, filled] = product
         batch[2, filled] = most
-        items[filled] = item
         bests[item] = chosen
         tied[item] = level
         filled += 1
-        if filled == BATCH or place_of == np.uint64(stop - 1):
+        if filled == BATCH or item == np.uint64(stop - 1):
             finish(batch, filled)
-            for i in range(filled):
-                log_total[items[i]] = batch[0, i]
-                entropy[items[i]] = batch[1, i]
-                log_best[items[i]] = batch[2, i]
+            first_item = item + one_on - np.uint64(filled)
+            for i in range(np.uint64(filled)):
+                log_total[first_item + i] = batch[0, i]
+                entropy[first_item + i] = batch[1, i]
+                log_best[first_item + i] = batch[2, i]
                 if asked:
-                    log_stored[items[i]] = batch[3, i]
+                    log_stored[first_item + i] = batch[3, i]
             filled = 0

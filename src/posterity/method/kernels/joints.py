@@ -21,7 +21,6 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
     number_of, members, table = sets.of, sets.voters, sets.table
     models = hard.shape[1]
     single = terms.single and not soft.size
-    slots, direct = sets.slots, sets.slots.size > 0
     kept, tabulated = number_of.size > 0, table.size > 0
     numbered = kept and members.size > 0
     voters = np.empty(models + 1, np.uint64)
@@ -36,8 +35,6 @@ def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, 
         votes: Any = 0
         if kept:
             number = np.uint64(number_of[item])
-            if direct:
-                number = np.uint64(slots[number]) >> np.uint64(5)
         if numbered:
             votes = np.int64(members[number, 0])
             for at in range(votes):

@@ -34,8 +34,6 @@ class Terms(NamedTuple):
     """The classes of the cells."""
     kinds: Any
     """Which of ``ratios`` each cell has: few differ, and a small table stays close."""
-    cells: Any
-    """(n, 2) both, side by side; after those of each vote, and of each model, an end: −1."""
     ratios: Any
     """(kinds, 2) logarithm and ratio by which a cell differs from its base."""
     middle: Any
@@ -46,10 +44,9 @@ class Terms(NamedTuple):
     """Every vote touches its own class, and no other."""
 
 
-COLUMNS = 8
-"""Of the sums of a set, which fill a line of the cache: the logarithm of the most believed class if
-none were touched; Σ w and Σ w·(log w − that) of all others; its own weight; which class it is, the
-lowest of those; the mean logarithm of all, and so many classes times its weight."""
+COLUMNS = 5
+"""Of the sums of a set: the logarithm of the most believed class if none were touched; Σ w and
+Σ w·(log w − that) of all others; its own weight; which class it is, the lowest of those."""
 
 
 @compiled
@@ -113,7 +110,7 @@ def add_up(logs: Any, weights: Any, most: float) -> tuple[float, float]:
 
 @compiled
 def summarise(logs: Any, weights: Any, sums: Any) -> None:
-    """Fill one row of the sums, but for the means. The weights are as before when it is done."""
+    """Fill one row of the sums. The weights are as before when it is done."""
     most = highest(logs)
     top = 0
     while logs[top] != most:
@@ -142,8 +139,6 @@ def fill(terms: Any, voters: Any, order: Any, sums: Any) -> None:
     for k in range(classes):
         logs[0, k] = terms.prior[k, 0]
         weights[0, k] = terms.prior[k, 1]
-    means = np.empty(models + 1)
-    means[0] = terms.middle[0]
     path = np.full(models + 1, -1)
     for at in range(len(order)):
         one = order[at]
@@ -155,13 +150,10 @@ def fill(terms: Any, voters: Any, order: Any, sums: Any) -> None:
             model = voters[one, depth + 1]
             path[depth] = model
             path[depth + 1] = -1
-            means[depth + 1] = means[depth] + terms.middle[model + 1]
             add(logs[depth], terms.logs[model], logs[depth + 1])
             multiply(weights[depth], terms.weights[model], weights[depth + 1])
             depth += 1
         summarise(logs[count], weights[count], sums[one])
-        sums[one, 5] = means[count]
-        sums[one, 6] = terms.possible * np.exp(means[count])
 
 
 @compiled
@@ -263,12 +255,10 @@ class Sets(NamedTuple):
 
     of: Any
     """(n,) its number; of size 0 if sets are as many as items and are not kept."""
-    slots: Any
-    """Where ``of`` holds keys: the number of each, times 32, plus how many models; else empty."""
     voters: Any
     """(D, T+1) how many models, and which; of size 0 where sets are counts of kinds."""
     sums: Any
-    """(D, 8) what all classes add up to."""
+    """(D, COLUMNS) what all classes add up to."""
     table: Any
     """(D, K, 2) logarithm and weight of each class where sets are few; else of size 0."""
 
