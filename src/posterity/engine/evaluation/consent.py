@@ -85,7 +85,7 @@ def source_of(context: Context, model: Model | str, *, trust: bool) -> Predict |
     given = model.predict if isinstance(model, Model) else None
     if given is None:
         name = model if isinstance(model, str) else model.name
-        given = context.model(name).settings["predict"]
+        given = context.model(name).settings.predict
         if given is None:
             raise InvalidParameter("An update needs a model with predict=, or a file of votes=.")
         _check(context, name, given, trust=trust)

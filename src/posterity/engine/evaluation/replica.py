@@ -14,7 +14,7 @@ from posterity.engine.ledger.context import Context
 from posterity.errors import MissingExtra, PosterityError, Superseded, Unavailable
 from posterity.method.data.arrays import Rows
 from posterity.method.data.votes import ModelVotes
-from posterity.models.model import Loaded, Predict, answers_of, load_predict
+from posterity.models.model import Loaded, Predict, load_predict
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class _Source:
     """A model to be asked, and how its words become our classes."""
 
     def __init__(self, context: Context, model: str, predict: Predict) -> None:
-        self._answers = answers_of(context.model(model).settings, context.classes)
+        self._answers = context.model(model).settings.answers(context.classes)
         self._own_named = self._answers.own is None
         """Nobody said what its classes are, so that it may name them itself."""
         self._predict = predict if isinstance(predict, Loaded) else Loaded(predict)

@@ -23,7 +23,6 @@ from posterity.method.data.row_sets import RowSet
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.method.decide.rules import AtMost
 from posterity.models.class_map import Answers
-from posterity.models.model import answers_of
 from posterity.models.soft_columns import SoftColumns, read_soft
 from posterity.storage import parquet
 from posterity.storage.input import as_numbers, column, ids_of, read_rows, truth_types
@@ -101,7 +100,7 @@ def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
             f"The rule '{rule}' is about the items that were chosen; others cannot be kept.",
             hint="Leave out keep_unplanned (--keep-unplanned).",
         )
-    answers = answers_of(context.model(plan.request.model).settings, context.classes)
+    answers = context.model(plan.request.model).settings.answers(context.classes)
     file = _VoteFile(context, votes.source, answers, votes.id, votes.vote, votes.soft)
     with _Aside() as aside:
         read = _Reading(context, file, plan, votes.keep_unplanned, aside)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -34,7 +33,8 @@ from posterity.engine.ledger.steps import live_updates
 from posterity.errors import CommitConflict, InvalidData
 from posterity.method.data.arrays import Rows
 from posterity.method.data.votes import MISSING, ModelVotes
-from posterity.models.model import Model, settings_of, shown_source
+from posterity.models.class_map import ModelSettings
+from posterity.models.model import Model, shown_source
 from posterity.storage import parquet
 from posterity.storage.delta.schema import MODELS, WEIGHT
 from posterity.validation.expectation import wilson
@@ -124,7 +124,7 @@ def _evidence(context: Context, model: Model, stored: StoredVotes) -> LabelledDa
     evidence = read_evidence(model, context.classes, stored, partial(values_of, context))
     if known is None or (known.pending and not evidence.pending):
         return evidence
-    if known.settings["digest"] == evidence.digest and are_lost(context, known):
+    if known.settings.digest == evidence.digest and are_lost(context, known):
         return evidence
     if not _same(context, known, evidence):
         raise InvalidData(
@@ -139,9 +139,9 @@ def _same(context: Context, known: Registered, evidence: LabelledData) -> bool:
 
     The truth of stored items is the same whatever was voted on them, or removed, since.
     """
-    if known.settings["digest"] == evidence.digest:
+    if known.settings.digest == evidence.digest:
         return True
-    if not (evidence.stored and known.settings["stored"]):
+    if not (evidence.stored and known.settings.stored):
         return False
     keys, truth = labelled_truth(context, known)
     left = rows_of_keys(context, keys) >= 0
@@ -153,16 +153,13 @@ def _same(context: Context, known: Registered, evidence: LabelledData) -> bool:
 def _register(context: Context, model: Model, stored: StoredVotes) -> Registration | None:
     evidence = _evidence(context, model, stored)
     known = context.models.get(model.name)
-    settings = settings_of(model.answers(context.classes)) | {
-        "cost": None if model.cost is None else float(model.cost),
-        "predict": model.predict if isinstance(model.predict, str) else None,
-    }
+    settings = model.settings(context.classes)
     if evidence is None:
         if known is not None:
             _revise(context, known, settings)
         return None
     if known is not None:
-        settings = known.settings | _said(settings)
+        settings = known.settings.revised(settings)
     _write(context, model.name, known, evidence, settings)
     return registration(context, model.name, evidence)
 
@@ -232,7 +229,7 @@ def stored_votes(context: Context, name: str) -> StoredVotes:
 def _shared_truth(context: Context, stored: StoredVotes) -> LabelledData | None:
     """The truth of stored items that another model came with serves for all."""
     for model in sorted(context.models.values(), key=lambda model: -model.arrival):
-        if model.settings["stored"]:
+        if model.settings.stored:
             keys, truth = labelled_truth(context, model)
             votes = stored(typed_keys(context, keys))
             present = votes.hard != UNKNOWN_ITEM  # an item may have been removed since
@@ -250,16 +247,16 @@ def _shared_truth(context: Context, stored: StoredVotes) -> LabelledData | None:
     return None
 
 
-def _revise(context: Context, known: Registered, settings: dict[str, Any]) -> None:
+def _revise(context: Context, known: Registered, stated: ModelSettings) -> None:
     """Keep what was said anew; what was not said stays as it was."""
-    revised = known.settings | _said(settings)
+    revised = known.settings.revised(stated)
     if revised == known.settings:
         return
     _commit(
         context,
         known.name,
         known.arrival,
-        revised | {"revision": known.settings["revision"] + 1},
+        replace(revised, revision=revised.revision + 1),
         {
             "vote": list(known.cells[0]),
             "truth": list(known.cells[1]),
@@ -269,29 +266,27 @@ def _revise(context: Context, known: Registered, settings: dict[str, Any]) -> No
     )
 
 
-def _said(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value not in (None, [])}
-
-
 def _write(
     context: Context,
     name: str,
     known: Registered | None,
     evidence: LabelledData,
-    settings: dict[str, Any],
+    settings: ModelSettings,
 ) -> None:
     """Labelled votes first, then the row that makes them visible."""
     count = len(evidence.truth)
-    settings = settings | {
-        "digest": evidence.digest,
-        "keyed": evidence.keys is not None,
-        "labelled": count,
-        "stored": evidence.stored,
-        "pending": evidence.pending,
-        "accuracy": evidence.accuracy,
-        "classes_then": len(context.classes),
-        "revision": 0 if known is None else known.settings["revision"] + 1,
-    }
+    settings = replace(
+        settings,
+        digest=evidence.digest,
+        keyed=evidence.keys is not None,
+        labelled=count,
+        stored=evidence.stored,
+        pending=evidence.pending,
+        accuracy=evidence.accuracy,
+        classes_then=len(context.classes),
+        revision=0 if known is None else known.settings.revision + 1,
+        checksum=None,
+    )
     if count:
         rows = {
             "model": [name] * count,
@@ -304,19 +299,19 @@ def _write(
         }
         table = context.layout.labelled
         labelled = pa.table(rows, schema=table.schema)
-        settings["checksum"] = checksum(labelled)
+        settings = replace(settings, checksum=checksum(labelled))
         table.head().commit([table.write(labelled, label="labelled")])
     cells = evidence.columns(context.classes)
     _commit(context, name, len(context.models) if known is None else known.arrival, settings, cells)
 
 
 def _commit(
-    context: Context, name: str, arrival: int, settings: dict[str, Any], cells: dict[str, Any]
+    context: Context, name: str, arrival: int, settings: ModelSettings, cells: dict[str, Any]
 ) -> None:
     row = {
         "name": [name],
         "arrival": [arrival],
-        "settings": [json.dumps(settings)],
+        "settings": [settings.to_json()],
         **{column: [values] for column, values in cells.items()},
     }
     file = context.layout.models.write(pa.table(row, schema=MODELS), label="model")
@@ -338,7 +333,7 @@ def registered(context: Context, name: str) -> Registration:
         pending=known.pending,
         counts=counts if len(counts.counts) else None,
         matrix=matrix,
-        accuracy=known.settings["accuracy"],
+        accuracy=known.settings.accuracy,
     )
     return registration(context, name, evidence)
 
@@ -348,8 +343,8 @@ def registration(context: Context, name: str, evidence: LabelledData) -> Registr
     found, known = _found(context, name, evidence), context.models.get(name)
     if known is None:
         return found
-    source = shown_source(known.settings["predict"])
-    return replace(found, source=source, cost=known.settings["cost"])
+    source = shown_source(known.settings.predict)
+    return replace(found, source=source, cost=known.settings.cost)
 
 
 def _found(context: Context, name: str, evidence: LabelledData) -> Registration:

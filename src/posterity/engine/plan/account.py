@@ -64,7 +64,7 @@ def allot(
             hint="Register such votes, or give the step a budget of its own (10%, 500).",
         )
     name = prepared.models[prepared.model]
-    cost = context.model(name).settings["cost"]
+    cost = context.model(name).settings.cost
     if spending.share is not None and cost is not None:
         raise InvalidParameter(
             f"The budget '{spending}' is in evaluations, but one of '{name}' costs {cost:g}.",

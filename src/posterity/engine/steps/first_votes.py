@@ -25,9 +25,9 @@ def labelled_plan(context: Context, request: Request) -> Plan:
     keys, _ = labelled_truth(context, model)
     found = rows_of_keys(context, keys)
     rows = np.sort(found[found >= 0])
-    unit = model.settings["cost"]
+    unit = model.settings.cost
     return Plan(
-        id=f"{LABELLED}{model.settings['digest']}-{model.arrival}",
+        id=f"{LABELLED}{model.settings.digest}-{model.arrival}",
         request=request,
         head=context.head,
         items=context.rows,
@@ -78,7 +78,7 @@ def reuse_labelled(run: Run, plan: Plan) -> None:
     """Votes a model has cast on its labelled items, where those are in the plan: asked for once."""
     context = run.context
     model = context.model(plan.request.model)
-    if model.pending or not model.settings["stored"]:
+    if model.pending or not model.settings.stored:
         return
     for left in all_runs(context):  # by a process that was killed before it could drop it
         if left.startswith(LABELLED) and left.endswith(f"-{model.arrival}"):

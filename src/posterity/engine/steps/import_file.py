@@ -21,7 +21,7 @@ from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.data.arrays import Rows
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.models.class_map import Answers
-from posterity.models.model import Model, answers_of, settings_of
+from posterity.models.model import Model
 from posterity.models.soft_columns import TOP, SoftColumns
 from posterity.storage.input import Types, truth_types
 from posterity.storage.spool import IdSpool, VoteSpool, lengths_of, texts_of
@@ -96,8 +96,8 @@ class Predictions:
         known = self._context.models.get(source.model.name)
         answers = source.model.answers(self._context.classes)
         if known is not None:
-            said = {k: v for k, v in settings_of(answers).items() if v not in (None, [])}
-            answers = answers_of(known.settings | said, self._context.classes)
+            stated = source.model.settings(self._context.classes)
+            answers = known.settings.revised(stated).answers(self._context.classes)
         if source.soft is not None and answers.soft is None:
             return replace(answers, soft=min(TOP, len(answers.classes)))
         return answers

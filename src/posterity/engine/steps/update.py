@@ -182,7 +182,7 @@ def _keep_plan(context: Context, plan: Plan) -> None:
 
 def _cost(context: Context, plan: Plan) -> float | None:
     """What a plan would cost now: what an evaluation costs may have changed."""
-    unit = context.model(plan.request.model).settings["cost"]
+    unit = context.model(plan.request.model).settings.cost
     return None if unit is None else unit * plan.evaluations
 
 
