@@ -71,9 +71,9 @@ def _folder() -> Path | None:
     return users / "posterity" / "trusted"
 
 
-def allow_own(context: Context, model: Model | str) -> None:
+def allow_own(context: Context, model: Model) -> None:
     """Whoever names a source themselves has said that it may be run."""
-    if isinstance(model, Model) and isinstance(model.predict, str):
+    if isinstance(model.predict, str):
         allow(context.description.store, context.files.root, model.predict)
 
 

@@ -110,13 +110,11 @@ def _told(context: Context, spending: Spending) -> list[tuple[Header, dict[str, 
     ]
 
 
-def overspent(context: Context, budget: str | None, told: dict[str, Any] | None, asked: int) -> str:
+def overspent(context: Context, budget: str | None, told: dict[str, Any], asked: int) -> str:
     """What a report says where a step has spent more than there was: votes nobody had planned, or
     a plan from before other steps.
     """
-    if budget is None or told is None:
-        return ""
-    spending = read_budget(budget)
+    spending = None if budget is None else read_budget(budget)
     left = left_of(context, spending) if isinstance(spending, Spending) else None
     if left is None or asked * told["unit"] <= max(0.0, left) + SLACK:
         return ""

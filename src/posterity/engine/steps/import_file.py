@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from posterity.engine.items.add import payload_of, refuse_reserved
-from posterity.engine.items.item_files import Incoming
-from posterity.engine.items.read_ids import Look, ReadPortion, look_through
+from posterity.engine.items.item_files import Incoming, Look, ReadPortion, look_through
 from posterity.engine.labelled.labelled_file import StoredVotes
 from posterity.engine.labelled.register import stored_votes
 from posterity.engine.ledger.context import Context
@@ -159,7 +158,7 @@ class Predictions:
                 raise InvalidData(f"The ids are of type {self.ids.type}; got {ids.type}.")
             where = self._positions(ids)
             here = np.flatnonzero(where >= 0)
-            return earlier(ids).put(here, self.votes[at].at(where[here]))
+            return earlier.look_up(ids).put(here, self.votes[at].at(where[here]))
 
         # Items that were there before may be among them.
         earlier = stored_votes(self._context, self._sources[at].model.name)
