@@ -17,7 +17,6 @@ from posterity import Model, Store
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.data.classes import Classes, Name
 from posterity.models.class_map import Answers, plain_column, typed_name
-from posterity.models.model import answers_of, settings_of
 from tests import naive
 
 OURS = Classes(["cat", "dog", "other"])
@@ -320,9 +319,9 @@ def test_names_in_files_without_types() -> None:
 def test_class_maps_in_files(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     for path in (tmp_path / name, str(tmp_path / name)):
-        answers = Model("m", accuracy=0.5, class_map=path, other="other").answers(OURS)
-        assert answers.rename == CATS
-        again = answers_of(settings_of(answers), OURS)
+        model = Model("m", accuracy=0.5, class_map=path, other="other")
+        assert model.answers(OURS).rename == CATS
+        again = model.settings(OURS).answers(OURS)
         assert (again.rename, again.other, again.own) == (CATS, "other", None)
     store = Store.create(tmp_path / "store", classes=OURS)
     store.import_predictions(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -699,7 +699,7 @@ def test_what_is_said_anew_keeps_the_rest(store: Store, world: World) -> None:
     before = fit_of(store, "new")
 
     def settings() -> dict[str, Any]:
-        told = Context(open_files(store.path)).model("new").settings
+        told = asdict(Context(open_files(store.path)).model("new").settings)
         kept = ("cost", "predict", "class_map", "other", "soft", "classes")
         return {key: told[key] for key in kept}
 

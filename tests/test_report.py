@@ -23,6 +23,7 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Registered
 from posterity.engine.plan import prospects
 from posterity.errors import InvalidData, InvalidParameter
+from posterity.models.class_map import ModelSettings
 from posterity.validation import expectation as validation_expected
 from posterity.validation.expectation import Estimate, Sums
 from posterity.web.report import entropies, flips, item, markdown, models, pages, payloads
@@ -334,7 +335,7 @@ def test_models_are_told_by_their_labelled_votes(store: Store, world: World) -> 
 
 def test_many_classes_are_shown_by_what_is_taken_for_what() -> None:
     votes, truths = [*range(60), 7, 41], [*range(60), 50, 2]
-    known = Registered("m", 0, {"accuracy": None}, (votes, truths), [10] * 60 + [9, 8])
+    known = Registered("m", 0, ModelSettings(), (votes, truths), [10] * 60 + [9, 8])
     view = models._Cells.of(known, 60).heat_map([str(at) for at in range(60)])
     assert view["classes"][:4] == ["7", "50", "41", "2"]
     assert view["of"] == 60

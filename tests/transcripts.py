@@ -111,7 +111,7 @@ def trust(folder: Path) -> None:
     for description in folder.rglob("posterity.json"):
         context = Context(open_files(description.parent))
         for model in context.models.values():
-            if source := model.settings.get("predict"):
+            if source := model.settings.predict:
                 consent.allow(context.description.store, context.files.root, source)
 
 

@@ -51,6 +51,11 @@ def html_lines(told: Iterable[str]) -> str:
     return "".join(f'<div style="margin:4px 0">{escape(one)}</div>' for one in told if one)
 
 
+def lines(notes: Iterable[str]) -> str:
+    """Notes as one text, a line each; those that are empty say nothing."""
+    return "\n".join(note for note in notes if note)
+
+
 def _cell(kind: str, value: Any, numeric: bool) -> str:
     shown = "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
     return f'<{kind} style="{_CELL if numeric else _TEXT}">{escape(shown)}</{kind}>'

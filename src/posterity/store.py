@@ -221,12 +221,13 @@ class Store(StoreReader):
         context = self._context()
         request = self._request(context, model, budget, selector, rule, where, seed)
         note = ""
-        if isinstance(model, Model) and (model.describes or model.name not in context.models):
-            registration = register(context, model)
-            warning = registration.warning if registration is not None else ""
-            note = f"warning: {warning}" if warning else ""
+        if isinstance(model, Model):
+            if model.describes or model.name not in context.models:
+                registration = register(context, model)
+                warning = registration.warning if registration is not None else ""
+                note = f"warning: {warning}" if warning else ""
+            consent.allow_own(context, model)
         context.model(request.model)
-        consent.allow_own(context, model)
         asked = steps_update.Votes(
             None if votes is None else VoteFile.of(votes),
             consent.source_of(context, model, trust=trust) if votes is None else None,
@@ -234,7 +235,7 @@ class Store(StoreReader):
             progress,
         )
         done = steps_update.update(context, request, asked, plan_id=plan, more=more, rebase=rebase)
-        return done.with_note(note)
+        return done.with_notes(note)
 
     def _request(
         self,

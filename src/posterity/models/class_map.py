@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -249,3 +250,55 @@ def _table(given: Any) -> np.ndarray | None:
                 f"Probabilities must be numbers, as many in each row: {error}."
             ) from None
     return None
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """What a store keeps of a model, besides its name and its confusion."""
+
+    classes: list[Any] | None = None
+    class_map: list[list[Any]] = field(default_factory=list)
+    """Pairs, since JSON has no keys but texts."""
+    other: Any = None
+    soft: int | None = None
+    cost: float | None = None
+    predict: str | None = None
+    digest: str = ""
+    """Names the labelled votes, or what was stated instead."""
+    keyed: bool = False
+    labelled: int = 0
+    """How many labelled items there are."""
+    stored: bool = False
+    """The labelled items are stored ones."""
+    pending: bool = False
+    """Still to vote on its labelled items, so that nobody knows how it errs."""
+    accuracy: float | None = None
+    classes_then: int = 0
+    """How many classes there were when its votes were counted."""
+    revision: int = 0
+    checksum: str | None = None
+    """Of the labelled votes; None where there are none."""
+
+    @classmethod
+    def from_json(cls, text: str) -> ModelSettings:
+        """As the store keeps it."""
+        kept = {"checksum": None} | json.loads(text)
+        return cls(**{each.name: kept[each.name] for each in fields(cls)})
+
+    def to_json(self) -> str:
+        """As the store keeps it."""
+        kept = asdict(self)
+        if self.checksum is None:
+            del kept["checksum"]
+        return json.dumps(kept)
+
+    def revised(self, stated: ModelSettings) -> ModelSettings:
+        """With what a user states anew; what is not stated stays as it is."""
+        names = ("classes", "class_map", "other", "soft", "cost", "predict")
+        values = {name: getattr(stated, name) for name in names}
+        return replace(self, **{k: value for k, value in values.items() if value not in (None, [])})
+
+    def answers(self, classes: Classes) -> Answers:
+        """How the model's words become the store's classes."""
+        own = None if self.classes is None else tuple(self.classes)
+        return Answers(classes, own, dict(self.class_map), self.other, self.soft)

@@ -17,7 +17,7 @@ from posterity.errors import InvalidData, InvalidParameter, Unavailable
 from posterity.method.data.classes import Classes, read_pairs
 from posterity.method.data.spec import real_number, whole_number
 from posterity.models.adapters import open_adapter
-from posterity.models.class_map import Answers, typed_name
+from posterity.models.class_map import Answers, ModelSettings, typed_name
 
 Predict = Callable[[pa.Table], Any]
 """From a batch of items (id and payload columns) to one vote an item: names, codes of the model's
@@ -114,6 +114,18 @@ class Model:
         own = None if self.classes is None else Classes(self.classes).names
         return Answers(classes, own, self._rename(classes, own), _plain(self.other), self.soft)
 
+    def settings(self, classes: Classes) -> ModelSettings:
+        """What the store keeps of what a user states."""
+        answers = self.answers(classes)
+        return ModelSettings(
+            classes=None if answers.own is None else list(answers.own),
+            class_map=[[old, new] for old, new in answers.rename.items()],
+            other=answers.other,
+            soft=None if answers.soft is None else int(answers.soft),
+            cost=None if self.cost is None else float(self.cost),
+            predict=self.predict if isinstance(self.predict, str) else None,
+        )
+
     def _rename(self, classes: Classes, own: tuple[Any, ...] | None) -> dict[Any, Any]:
         if self.class_map is None:
             return {}
@@ -138,28 +150,6 @@ def _typed_like(renamed: dict[str, Any], kind: type) -> dict[Any, Any]:
         return {typed_name(old, kind): new for old, new in renamed.items()}
     except InvalidData:
         return {}
-
-
-def answers_of(settings: Mapping[str, Any], classes: Classes) -> Answers:
-    """How a registered model's words become the store's classes."""
-    own = settings["classes"]
-    return Answers(
-        classes,
-        None if own is None else tuple(own),
-        dict(settings["class_map"]),
-        settings["other"],
-        settings["soft"],
-    )
-
-
-def settings_of(answers: Answers) -> dict[str, Any]:
-    """What the store keeps of that; pairs, since JSON has no keys but texts."""
-    return {
-        "classes": None if answers.own is None else list(answers.own),
-        "class_map": [[old, new] for old, new in answers.rename.items()],
-        "other": answers.other,
-        "soft": None if answers.soft is None else int(answers.soft),
-    }
 
 
 def load_predict(spec: str) -> Predict:

@@ -12,6 +12,7 @@ from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SUM_TOLERANCE, ModelVotes, SoftVotes
 from posterity.models.class_map import Answers
+from posterity.storage.input import column
 
 TEMPLATE = "{class}"
 TOP = 5
@@ -125,9 +126,7 @@ def read_soft(text: str, rows: pa.Table, answers: Answers, hard: Codes, what: st
     """Soft votes of a file, as a user says where they are."""
     columns = SoftColumns.parse(text)
     for name in columns.columns(answers):
-        if name not in rows.column_names:
-            held = ", ".join(rows.column_names)
-            raise InvalidData(f"The {what} has no column '{name}'; it has: {held}.")
+        column(rows, name, what)
     if answers.soft is None:
         answers = replace(answers, soft=min(TOP, len(answers.classes)))
     return columns.read(rows, answers, hard, f"soft votes of the {what}")

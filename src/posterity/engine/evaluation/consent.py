@@ -71,9 +71,9 @@ def _folder() -> Path | None:
     return users / "posterity" / "trusted"
 
 
-def allow_own(context: Context, model: Model | str) -> None:
+def allow_own(context: Context, model: Model) -> None:
     """Whoever names a source themselves has said that it may be run."""
-    if isinstance(model, Model) and isinstance(model.predict, str):
+    if isinstance(model.predict, str):
         allow(context.description.store, context.files.root, model.predict)
 
 
@@ -85,7 +85,7 @@ def source_of(context: Context, model: Model | str, *, trust: bool) -> Predict |
     given = model.predict if isinstance(model, Model) else None
     if given is None:
         name = model if isinstance(model, str) else model.name
-        given = context.model(name).settings["predict"]
+        given = context.model(name).settings.predict
         if given is None:
             raise InvalidParameter("An update needs a model with predict=, or a file of votes=.")
         _check(context, name, given, trust=trust)

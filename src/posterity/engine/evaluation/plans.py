@@ -26,19 +26,6 @@ from posterity.method.decide.selectors import parse as parse_selector
 from posterity.validation.expectation import Estimate, shown
 from posterity.validation.outcome import Rehearsed
 
-
-def shown_account(spending: str, told: dict[str, Any], evaluations: int) -> str:
-    """What a plan says of it."""
-    if told["left"] is None:
-        return f"as many as are worth their price ({spending})"
-    share = evaluations * told["unit"] / told["left"] if told["left"] else 0.0
-    steps = f"{told['steps']:,} steps" if told["steps"] > 1 else "one step"
-    return (
-        f"of {spending} {told['left']:,.10g} is left for {steps}; this one is given "
-        f"{100 * share:.3g} % of it"
-    )
-
-
 PLAN_FILE = "plan.parquet"
 """A plan's rows, and all else of it in the file's metadata: one file is there as a whole."""
 PLAN_KEY = b"posterity.plan"
@@ -158,6 +145,15 @@ class Request:
         return FULL if isinstance(given, Spending) and not begun else given
 
 
+LABELLED = "labelled-"
+"""What the ids of plans of labelled items begin with."""
+
+
+def is_labelled(plan_id: str | None) -> bool:
+    """Whether a plan is of labelled items, which a model votes on first."""
+    return (plan_id or "").startswith(LABELLED)
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A step before it is spent."""
@@ -188,6 +184,11 @@ class Plan:
     """Those of them on chosen items: a new vote decides; the step makes the others."""
     spending: dict[str, Any] | None = None
     """Where a budget over time stood, and what the step could bring; see ``account``."""
+
+    @classmethod
+    def nothing(cls, context: Context, request: Request, reason: str) -> Plan:
+        """Of a request that leaves nothing to do; it has no id, and cannot be carried out."""
+        return cls("", request, context.head, context.rows, RowSet(0), 0, {}, None, note=reason)
 
     @property
     def rows(self) -> Rows:
@@ -221,30 +222,24 @@ class Plan:
     def __str__(self) -> str:
         if self.note:
             return self.note
-        cost = "unknown" if self.cost is None else f"{self.cost:g}"
         used = parse_selector(self.request.selector)
         used = used if self.beliefs != PLAIN else without_value(used)
-        shown = ", ".join(
-            f"{name} ({count})" for name, count in list(self.affected.items())[:SHOWN]
+        most = [f"{name} ({count})" for name, count in list(self.affected.items())[:SHOWN]]
+        pending = (
+            f"of {self.pending:,} pending flips {self.reconsidered:,} are looked at again, the "
+            "others will be made"
         )
-        return (
+        told = (
             f"plan {self.id}: {self.request.model} on {self.evaluations:,} of {self.eligible:,} "
-            f"eligible items ({used}, {self.request.budget or 'default budget'})\n"
-            f"rule {self.request.rule}; cost {cost}\n{self._account}"
-            f"labels most affected: {shown or 'none'}\n"
-            + (
-                f"of {self.pending:,} pending flips {self.reconsidered:,} are looked at again, the "
-                "others will be made\n"
-                if self.pending
-                else ""
-            )
-            + (
-                str(Rehearsed(**self.rehearsed))
-                if self.rehearsed
-                else "no rehearsal: " + NO_REHEARSAL
-            )
-            + self._forecast
+            f"eligible items ({used}, {self.request.budget or 'default budget'})",
+            f"rule {self.request.rule}; cost {self._cost}",
+            self._account,
+            f"labels most affected: {', '.join(most) or 'none'}",
+            pending if self.pending else "",
+            str(Rehearsed(**self.rehearsed)) if self.rehearsed else NOT_REHEARSED,
+            self._forecast,
         )
+        return _text.lines(told)
 
     def _repr_html_(self) -> str:
         """As notebooks show it."""
@@ -252,7 +247,7 @@ class Plan:
             return _text.html_lines([self.note])
         told = {
             "items looked at": f"{self.evaluations:,} of {self.eligible:,} eligible",
-            "cost": "unknown" if self.cost is None else f"{self.cost:g}",
+            "cost": self._cost,
             "rule": self.request.rule,
         }
         if self.rehearsed:
@@ -267,10 +262,12 @@ class Plan:
             f"Plan {self.id}: {self.request.model}, {self.request.budget or 'default budget'}",
             told,
             _text.html_table(most),
-            _text.html_lines(
-                [self._account, "" if self.rehearsed else f"no rehearsal: {NO_REHEARSAL}"]
-            ),
+            _text.html_lines([self._account, "" if self.rehearsed else NOT_REHEARSED]),
         )
+
+    @property
+    def _cost(self) -> str:
+        return "unknown" if self.cost is None else f"{self.cost:g}"
 
     @property
     def _account(self) -> str:
@@ -278,15 +275,23 @@ class Plan:
         if self.request.budget is None or not self.request.budget.startswith(("total:", "price:")):
             return ""
         if self.spending is None:
-            return f"these are the first labels, which are outside of {self.request.budget}\n"
-        return shown_account(self.request.budget, self.spending, self.evaluations) + "\n"
+            return f"these are the first labels, which are outside of {self.request.budget}"
+        left, unit, steps = (self.spending[name] for name in ("left", "unit", "steps"))
+        if left is None:
+            return f"as many as are worth their price ({self.request.budget})"
+        share = self.evaluations * unit / left if left else 0.0
+        return (
+            f"of {self.request.budget} {left:,.10g} is left for "
+            f"{f'{steps:,} steps' if steps > 1 else 'one step'}; this one is given "
+            f"{100 * share:.3g} % of it"
+        )
 
     @property
     def _forecast(self) -> str:
         """What all items can expect of it."""
         if self.forecast is None:
             return ""
-        told = f"\nof all items that makes about {shown(Estimate(**self.forecast))} net corrections"
+        told = f"of all items that makes about {shown(Estimate(**self.forecast))} net corrections"
         where = ", though of labelled items that no filter was applied to"
         return told + (where if self.request.where else "")
 
@@ -295,3 +300,4 @@ NO_REHEARSAL = (
     "its models have too few labelled items in common, labelled votes without ids, or a stated "
     "confusion"
 )
+NOT_REHEARSED = f"no rehearsal: {NO_REHEARSAL}"

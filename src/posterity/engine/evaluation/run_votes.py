@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from posterity.engine.evaluation.plans import Plan, load_plan
+from posterity.engine.evaluation.plans import load_plan
 from posterity.engine.ledger.context import Context
 from posterity.errors import StoreError, UnknownName
 from posterity.method.data.arrays import Rows, distinct
@@ -178,18 +178,6 @@ def tidy(context: Context) -> None:
     done = {header.run for header in context.headers}
     for run in sorted({path.split("/")[1] for path in context.files.list("runs")} & done):
         Run(context, run).drop()
-
-
-class Told(Protocol):
-    """What is worth telling about votes: to whoever asked for them, and in the ledger for ever."""
-
-    @property
-    def kept(self) -> str:
-        """Without ids and other content of items, which may have to be forgotten."""
-
-
-Evaluate = Callable[[Run, Plan], Told | None]
-"""Fills a run with votes on the plan's items."""
 
 
 PLANNED, STARTED, DAMAGED = "planned", "started", "damaged"

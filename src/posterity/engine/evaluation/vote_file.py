@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from posterity._text import counted
-from posterity.engine.evaluation.plans import Plan
+from posterity.engine.evaluation.plans import Plan, is_labelled
 from posterity.engine.evaluation.run_votes import Run
 from posterity.engine.items.lookup import Lookup
 from posterity.engine.ledger.context import Context
@@ -23,7 +22,6 @@ from posterity.method.data.row_sets import RowSet
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.method.decide.rules import AtMost
 from posterity.models.class_map import Answers
-from posterity.models.model import answers_of
 from posterity.models.soft_columns import SoftColumns, read_soft
 from posterity.storage import parquet
 from posterity.storage.input import as_numbers, column, ids_of, read_rows, truth_types
@@ -58,7 +56,7 @@ class FromFile:
 
     @property
     def kept(self) -> str:
-        """As the ledger keeps it: ids of nobody are no part of it either."""
+        """As the ledger keeps it: without ids, which may have to be forgotten."""
         return self._told("")
 
     def _told(self, stranger: str) -> str:
@@ -92,6 +90,10 @@ class VoteFile:
         return votes if isinstance(votes, VoteFile) else cls(votes)
 
 
+Evaluate = Callable[[Run, Plan], FromFile | None]
+"""Fills a run with votes on the plan's items."""
+
+
 def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
     """Votes made elsewhere: rows of the plan's items are folded, others counted and left out."""
     context = run.context
@@ -101,9 +103,10 @@ def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
             f"The rule '{rule}' is about the items that were chosen; others cannot be kept.",
             hint="Leave out keep_unplanned (--keep-unplanned).",
         )
-    answers = answers_of(context.model(plan.request.model).settings, context.classes)
-    file = _VoteFile(context, votes.source, answers, votes.id, votes.vote, votes.soft)
-    with _Aside() as aside:
+    answers = context.model(plan.request.model).settings.answers(context.classes)
+    file = _Columns(context, votes, answers)
+    with tempfile.TemporaryDirectory(prefix="posterity-") as folder:
+        aside = _Aside(folder)
         read = _Reading(context, file, plan, votes.keep_unplanned, aside)
         kept = run.kept()
         had = without = 0
@@ -113,37 +116,31 @@ def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
             lacking[have - start] = False
             had += len(have)
             without += int(lacking.sum())
-        counted = FromFile(
-            folded=len(read.taken),
-            unplanned=read.unplanned,
-            unmatched=read.unmatched,
-            strangers=read.strangers,
-            without=without,
-        )
-        if not (counted.folded or had or plan.note):  # where labelled items come first, it says so
+        folded = len(read.taken)
+        if not (folded or had or is_labelled(plan.id)):
             raise InvalidData(
                 f"None of the {read.total:,} votes in the file is on a planned item; "
-                f"{counted.unplanned:,} are on others.",
+                f"{read.unplanned:,} are on others.",
                 hint="Give the budget, selector and rule of the plan they were made for, or its id "
                 "with --plan; --keep-unplanned folds them all the same.",
             )
         if votes.strict and without:
             raise InvalidData(f"{without} planned items have no row in the file of votes.")
-        for shard, start, items in context.shards:
+        for shard, start, items in context.shards if folded else []:
             new = aside.between(start, items)
             if new.num_rows and had:
                 rows = new.column("row").to_numpy()
                 new = new.filter(pa.array(~np.isin(rows, kept.rows_of(shard))))
             if new.num_rows:
                 run.keep_table(shard, new.sort_by("row"))
-    return counted
+    return FromFile(folded, read.unplanned, read.unmatched, read.strangers, without)
 
 
 class _Reading:
     """One pass over a file of votes: everything that can be wrong with it is known after it."""
 
     def __init__(
-        self, context: Context, file: _VoteFile, plan: Plan, keep_unplanned: bool, aside: _Aside
+        self, context: Context, file: _Columns, plan: Plan, keep_unplanned: bool, aside: _Aside
     ) -> None:
         self.taken = RowSet(context.rows)
         """The rows whose votes are to be folded."""
@@ -207,23 +204,15 @@ class _Reading:
         return again
 
 
-class _VoteFile:
+class _Columns:
     """Where ids and votes are in what a user gave."""
 
-    def __init__(
-        self,
-        context: Context,
-        source: Any,
-        answers: Answers,
-        id_column: str,
-        vote_column: str,
-        soft: str | None,
-    ) -> None:
+    def __init__(self, context: Context, votes: VoteFile, answers: Answers) -> None:
         self._kind, self._answers = context.id_kind, answers
-        self._id, self._vote, self._soft = id_column, vote_column, soft
-        self._types = truth_types(answers.kind, vote_column)
-        places = isinstance(source, (str, os.PathLike, list, tuple))
-        given = source if places else read_rows(source, "votes")
+        self._id, self._vote, self._soft = votes.id, votes.vote, votes.soft
+        self._types = truth_types(answers.kind, votes.vote)
+        places = isinstance(votes.source, (str, os.PathLike, list, tuple))
+        given = votes.source if places else read_rows(votes.source, "votes")
         self._stream = Stream(given, context.files.options)
         self._columns = self._find_columns()
 
@@ -276,27 +265,15 @@ class _VoteFile:
 
 
 class _Aside:
-    """Votes in temporary files, until all of them are known to be right."""
+    """Votes in files of a folder, until all of them are known to be right."""
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="posterity-")
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
         self._parts: list[pa.Table] = []
-
-    def __enter__(self) -> _Aside:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._parts = []
-        self._folder.cleanup()
 
     def add(self, votes: pa.Table) -> None:
         """Set votes aside, by row; they are mapped, not held."""
-        path = f"{self._folder.name}/{len(self._parts)}.arrow"
+        path = f"{self._folder}/{len(self._parts)}.arrow"
         ordered = votes.sort_by("row").combine_chunks()
         with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, ordered.schema) as writer:
             writer.write_table(ordered)
@@ -305,10 +282,9 @@ class _Aside:
 
     def between(self, start: int, items: int) -> pa.Table:
         """Votes on so many rows from ``start`` on."""
-        parts = [pa.table({"row": pa.array([], pa.int64())})]
+        parts = []
         for part in self._parts:
             rows = part.column("row").to_numpy()
             low, high = np.searchsorted(rows, [start, start + items]).tolist()
             parts.append(part.slice(low, high - low))
-        found = parts[1:] or parts
-        return pa.concat_tables(found)
+        return pa.concat_tables(parts)

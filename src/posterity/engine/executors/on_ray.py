@@ -82,8 +82,7 @@ class OnRay:
 
     def map(self, task: Callable[..., Result], *parts: Iterable[Any]) -> Iterator[Result]:
         """In tasks of one CPU, as many in flight as keep the cluster busy."""
-        shared, run = _Shared.of(task), _task()
-        ahead = AHEAD * max(1, int(_resources().get("CPU", 1)))
+        shared, run, ahead = _Shared.of(task), _task(), _ahead()
         waiting: deque[Any] = deque()
         try:
             for given in zip(*parts, strict=True):
@@ -97,9 +96,8 @@ class OnRay:
 
     def hold(self, task: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
         """In the memory of the nodes that made them; Ray moves to disk what is too much."""
-        shared, run = _Shared.of(task), _task()
+        shared, run, ahead = _Shared.of(task), _task(), _ahead()
         held: list[Any] = []
-        ahead = AHEAD * max(1, int(_resources().get("CPU", 1)))
         for at, part in enumerate(parts):
             if at >= ahead:
                 ray.wait([held[at - ahead]], fetch_local=False)
@@ -270,7 +268,10 @@ class _Replicas:
         if actor is None:
             actor = self._kind.remote()
             self._actors.add(actor)
-        return actor.begin.remote([self._make], str(Path.cwd()), self._threads), actor
+        return self._begun(actor), actor
+
+    def _begun(self, actor: Any) -> Any:
+        return actor.begin.remote([self._make], str(Path.cwd()), self._threads)
 
     def run(self, units: Iterable[Unit]) -> Iterator[tuple[Unit, Any]]:
         """One unit a replica at a time: what dies with it is one unit."""
@@ -339,14 +340,13 @@ class _Replicas:
 
     def _is_gone(self, actor: Any) -> bool:
         """Whether Ray will not restart it."""
-        probe = actor.begin.remote([self._make], str(Path.cwd()), self._threads)
         try:
-            ray.get(probe, timeout=0.5)
+            ray.get(self._begun(actor), timeout=0.5)
         except ActorDiedError:
             self._actors.discard(actor)
             return True
         except RayError:
-            return False
+            pass
         return False
 
     def close(self) -> None:
@@ -373,11 +373,12 @@ def _room(replicas: Replicas) -> int:
     return room if replicas.count is None else replicas.count
 
 
-def _resources() -> dict[str, float]:
-    told: Any = ray.cluster_resources  # without types in Ray
-    return dict(told())
+def _ahead() -> int:
+    """How many tasks are in flight."""
+    resources: Any = ray.cluster_resources  # without types in Ray
+    return AHEAD * max(1, int(resources().get("CPU", 1)))
 
 
 def _nodes() -> list[dict[str, Any]]:
-    told: Any = ray.nodes
-    return list(told())
+    nodes: Any = ray.nodes
+    return list(nodes())

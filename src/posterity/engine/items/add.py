@@ -11,10 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from posterity._text import counted
-from posterity.engine.items.item_files import RESERVED, Incoming, PayloadReader, fitted, write_all
+from posterity.engine.items.item_files import (
+    RESERVED,
+    Incoming,
+    Look,
+    PayloadReader,
+    fitted,
+    look_through,
+    write_all,
+)
 from posterity.engine.items.lookup import Lookup
 from posterity.engine.items.payload import Payload as StoredPayload
-from posterity.engine.items.read_ids import Look, look_through
 from posterity.engine.items.unique_ids import Distinct
 from posterity.engine.ledger.commit import discarded, retried
 from posterity.engine.ledger.context import NEXT_ROW, Context
@@ -90,53 +97,42 @@ def commit_items(
 ) -> int:
     """Write items part by part and make all of them visible at once; returns their first row.
 
-    They may be written more than once: if somebody adds items at the same time, theirs have rows
-    then and ours get the next. ``mark`` names the commit; one of that name is made once. ``ready``
-    is called when all is written and nothing visible yet.
+    No id occurs twice among them. They may be written more than once: if somebody adds items at the
+    same time, theirs have rows then and ours get the next. ``mark`` names the commit; one of that
+    name is made once. ``ready`` is called when all is written and nothing visible yet.
     """
-    distinct.refuse_repeated()
 
     def attempt(now: Context) -> int:
-        done = None if mark is None or now.items is None else now.items.fence(mark)
-        if done is not None:
-            return done
-        return _commit_items(now, distinct, incoming, mark, ready, progress)
+        if mark is not None and now.items is not None:
+            done_before = now.items.fence(mark)
+            if done_before is not None:
+                return done_before
+        start = now.rows
+        if now.items is None:
+            table = now.layout.items(
+                pa.schema([("shard", pa.int32()), ("row", pa.int64()), *incoming.payload.schema])
+            )
+        else:
+            distinct.refuse_known(now.items)
+            table = now.items.table
+        written: list[DataFile] = []
+        count = 0
+        for done in write_all(now, table, incoming, start):
+            written += done.files
+            count += done.rows
+            if progress is not None:
+                progress(count, distinct.count)
+        if ready is not None:
+            ready()
+        snapshot = now.items or _first_items(table)
+        # An attempt that was cut short may have left an empty table with other columns.
+        anew = now.items is None and not snapshot.schema.equals(table.schema)
+        fences = [(NEXT_ROW, start + distinct.count)] + ([] if mark is None else [(mark, start)])
+        with discarded(table, written):
+            snapshot.commit(written, fences=fences, replace=anew)
+        return start
 
     return retried(context, attempt)
-
-
-def _commit_items(
-    context: Context,
-    distinct: Distinct,
-    incoming: Incoming,
-    mark: str | None,
-    ready: Callable[[], None] | None,
-    progress: Callable[[int, int], None] | None,
-) -> int:
-    start = context.rows
-    if context.items is None:
-        table = context.layout.items(
-            pa.schema([("shard", pa.int32()), ("row", pa.int64()), *incoming.payload.schema])
-        )
-    else:
-        distinct.refuse_known(context.items)
-        table = context.items.table
-    written: list[DataFile] = []
-    count = 0
-    for done in write_all(context, table, incoming, start):
-        written += done.files
-        count += done.rows
-        if progress is not None:
-            progress(count, distinct.count)
-    if ready is not None:
-        ready()
-    snapshot = context.items or _first_items(table)
-    # An attempt that was cut short may have left an empty table with other columns.
-    anew = context.items is None and not snapshot.schema.equals(table.schema)
-    fences = [(NEXT_ROW, start + distinct.count)] + ([] if mark is None else [(mark, start)])
-    with discarded(table, written):
-        snapshot.commit(written, fences=fences, replace=anew)
-    return start
 
 
 def are_there(context: Context, incoming: Incoming) -> bool:

@@ -1,29 +1,147 @@
-"""Items in files: read again with their payload, and written where the executor works."""
+"""Items in files: first their ids and votes, then their payload, read where the executor works.
+
+Ids and votes are kept here. The payload is read a second time, and written where it is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, takewhile
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from posterity.engine.items.read_ids import ReadPortion, gathered, stays
+from posterity.engine.executors import Executor
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData, PosterityError
+from posterity.method.data.votes import ModelVotes
 from posterity.storage.delta.commits import DataFile
 from posterity.storage.delta.table import Table, delta_schema
-from posterity.storage.input import ids_of
-from posterity.storage.input_files import InputReader
+from posterity.storage.input import as_numbers, ids_of
+from posterity.storage.input_files import InputReader, Portion
 from posterity.storage.row_groups import Feed, grouped
-from posterity.storage.spool import IdDigest
+from posterity.storage.spool import IdDigest, IdSpool
+from posterity.storage.stream import Stream
+
+Some = TypeVar("Some")
 
 RESERVED = ("shard", "row")
 FILE_ROWS = 2**20
 """Items in one file, at most."""
 FILE_BYTES = 2**27
 """A file that has so many bytes gets no more items."""
+
+CastOf = Callable[[pa.Table, str], ModelVotes]
+"""A model's votes on the rows of a batch, which is called so for people."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What is kept of some rows that were read together."""
+
+    at: int
+    """Which of the portions they are of."""
+    ids: pa.ChunkedArray
+    numbers: bool
+    """Whether all of these ids can be whole numbers."""
+    votes: list[ModelVotes]
+    """Of each model."""
+    digest: bytes
+    """Names all ids of the portion so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadPortion:
+    """A portion that was read once: how many rows it has, and what names their ids."""
+
+    portion: Portion
+    rows: int
+    digest: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """Reads ids and votes of portions, and refuses what is wrong with a row by itself."""
+
+    reader: InputReader
+    casts: Sequence[CastOf] = ()
+
+    def each(self, portions: Sequence[Portion]) -> Iterator[Batch]:
+        """Batch by batch, in order."""
+        for at, portion in enumerate(portions):
+            first, digest = portion.first, IdDigest()
+            for batch in self.reader.batches(portion):
+                where = f"'{portion.piece.name}' (rows from {first})"
+                ids = ids_of(batch, self.reader.ids, f"file {where}")
+                digest.add(ids)
+                numbers = not portion.piece.from_text or (
+                    not len(ids) or pa.types.is_integer(as_numbers(ids).type)
+                )
+                votes = [cast(batch, where) for cast in self.casts]
+                yield Batch(at, ids, numbers, votes, digest.value())
+                first += batch.num_rows
+
+    def __call__(self, portions: Sequence[Portion]) -> list[Batch]:
+        """All of them at once, to be handed over."""
+        return list(self.each(portions))
+
+
+def look_through(
+    executor: Executor,
+    stream: Stream,
+    look: Look,
+    ids: IdSpool,
+    take: Callable[[list[ModelVotes]], None] | None = None,
+) -> list[ReadPortion]:
+    """Read all rows once, in order: ids go to the spool, votes to whoever takes them."""
+    seen: list[ReadPortion] = []
+    for portion, batch in _batches(executor, look, stream.portions):
+        ids.add(portion.piece, batch.ids, numbers=batch.numbers)
+        if take is not None:
+            take(batch.votes)
+        if not seen or seen[-1].portion is not portion:
+            seen.append(ReadPortion(portion, 0, b""))
+        seen[-1] = replace(seen[-1], rows=seen[-1].rows + len(batch.ids), digest=batch.digest)
+    stream.refuse_nothing(len(ids))
+    return seen
+
+
+def _batches(
+    executor: Executor, look: Look, portions: Sequence[Portion]
+) -> Iterator[tuple[Portion, Batch]]:
+    for here, some in groupby(portions, key=lambda portion: stays(portion) or portion.large):
+        if here:  # what is too large to be handed over is handed over batch by batch
+            for portion in some:
+                yield from ((portion, batch) for batch in look.each([portion]))
+        else:
+            tasks = list(gathered(some, lambda portion: portion.weight))
+            for task, batches in zip(tasks, executor.map(look, tasks), strict=True):
+                yield from ((task[batch.at], batch) for batch in batches)
+
+
+def stays(portion: Portion) -> bool:
+    """Whether it is in the memory of this process, and so is read here."""
+    return portion.piece.table is not None
+
+
+def gathered(parts: Iterable[Some], weight: Callable[[Some], float]) -> Iterator[list[Some]]:
+    """Parts that follow each other, together about as much as one task should have (1).
+
+    >>> list(gathered([0.2, 0.3, 0.9, 5, 0.1], lambda part: part))
+    [[0.2, 0.3], [0.9], [5], [0.1]]
+    """
+    held: list[Some] = []
+    total = 0.0
+    for part in parts:
+        if held and total + weight(part) > 1 and total >= 0.5:  # less is not worth a task
+            yield held
+            held, total = [], 0.0
+        held.append(part)
+        total += weight(part)
+    if held:
+        yield held
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +253,7 @@ def _share(one: ReadPortion) -> float:
 
 def read_all(context: Context, incoming: Incoming) -> Iterator[Written]:
     """Read all items as if they were to be written."""
-    schema = _schema(context, incoming)
+    schema = incoming.payload.schema if context.items is None else context.items.table.schema
     writer = Writer(incoming.payload, schema, context.description.shard_rows)
     for done in _done(context, writer, incoming.parts()):
         if done.refused is not None:
@@ -168,10 +286,6 @@ def _done(context: Context, writer: Writer, parts: Iterator[ItemTask]) -> Iterat
     for here, some in groupby(parts, key=lambda part: part.here):
         spread = map if here else context.executor.map
         yield from spread(writer, some)
-
-
-def _schema(context: Context, incoming: Incoming) -> pa.Schema:
-    return incoming.payload.schema if context.items is None else context.items.table.schema
 
 
 def _files(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from posterity._text import counted
 from posterity.engine.ledger.item_groups import Group, groups_of
 from posterity.errors import InvalidData
+from posterity.method.data.arrays import among
 from posterity.method.decide.selectors import row_hash
 from posterity.storage.delta.table import Snapshot
 from posterity.storage.spool import IdSpool, writing
@@ -48,7 +49,6 @@ class Distinct:
         self._ids, self._folder = ids, folder
         self._seed = np.uint64(secrets.randbits(64))
         self._bits: int | None = None
-        self._apart = False
         self._compared: set[str] = set()
 
     @property
@@ -58,8 +58,6 @@ class Distinct:
 
     def refuse_repeated(self) -> None:
         """An id stands for one item."""
-        if self._apart:
-            return
         repeated = self._repeated_few() if len(self._ids) <= SMALL else self._repeated_many()
         if repeated is not None:
             count, shown = repeated
@@ -68,7 +66,6 @@ class Distinct:
                 f"{', '.join(map(repr, shown))}; the first in "
                 f"{' and '.join(self._places(shown[0]))}. Nothing was added."
             )
-        self._apart = True
 
     def refuse_known(self, snapshot: Snapshot) -> None:
         """An item is added once; files that were compared before are not read again."""
@@ -137,7 +134,7 @@ class Distinct:
             for group in found:
                 known.add(self._hashes(group.read_ids()))
         pairs = zip(self._sorted_parts(), known.each(), strict=True)
-        equal = (np.unique(held[_among(held, new)]) for new, held in pairs)
+        equal = (np.unique(held[among(held, new)]) for new, held in pairs)
         for hashes, others in _listed(equal):
             ids = pa.chunked_array(list(self._having(hashes)), self._ids.type)
             yield ids, others
@@ -146,7 +143,7 @@ class Distinct:
     def _having(self, hashes: Hashes) -> Iterator[pa.Array]:
         """The ids with any of these hashes, which ascend."""
         for ids in self._ids.each():
-            mask = _among(self._hashes(ids), hashes)
+            mask = among(self._hashes(ids), hashes)
             if mask.any():
                 yield ids.filter(pa.array(mask))
 
@@ -183,15 +180,6 @@ def hashes_of(ids: pa.Array, seed: np.uint64) -> Hashes:
     content = np.frombuffer(texts or b"", dtype=np.uint8)
     hashes: Hashes = hash_texts(ends, content, seed)
     return hashes
-
-
-def _among(hashes: Hashes, wanted: Hashes) -> NDArray[np.bool_]:
-    """Which are among those wanted, which ascend."""
-    if not len(wanted):
-        return np.zeros(len(hashes), dtype=np.bool_)
-    at = np.searchsorted(wanted, hashes).clip(max=len(wanted) - 1)
-    found: NDArray[np.bool_] = wanted[at] == hashes
-    return found
 
 
 def _listed(parts: Iterator[Hashes]) -> Iterator[tuple[Hashes, Iterator[Hashes]]]:

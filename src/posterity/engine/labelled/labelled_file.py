@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,6 @@ class StoredVotes:
     look_up: Callable[[pa.ChunkedArray], ModelVotes]
     """−1 where it has none, ``UNKNOWN_ITEM`` where there is no such item."""
 
-    def __call__(self, ids: pa.ChunkedArray) -> ModelVotes:
-        """The vote on each id."""
-        return self.look_up(ids)
-
 
 NOTHING = (
     "Give a table with the truth and the model's vote on a few labelled items (labelled), the "
@@ -50,12 +46,16 @@ NOTHING = (
 )
 
 
+def _nobody() -> Codes:
+    return np.zeros(0, dtype=np.int32)
+
+
 @dataclass(frozen=True, eq=False)
 class LabelledData:
     """What is known of a model: labelled pairs, or a stated confusion."""
 
-    truth: Codes
-    votes: Codes
+    truth: Codes = field(default_factory=_nobody)
+    votes: Codes = field(default_factory=_nobody)
     keys: list[str] | None = None
     soft: SoftVotes | None = None
     """The same votes with weights, where the model gave them."""
@@ -73,6 +73,32 @@ class LabelledData:
     match: str | None = None
     """The column they follow from; its values may become more or less frequent since."""
     note: str = ""
+
+    @classmethod
+    def of_stored(
+        cls,
+        keys: list[str],
+        truth: Codes,
+        votes: ModelVotes,
+        weights: Floats | None = None,
+        *,
+        match: str | None = None,
+        note: str = "",
+    ) -> LabelledData:
+        """Of stored items: their votes are those the store has, or are to be asked for."""
+        present = votes.hard != UNKNOWN_ITEM
+        own = votes[present]
+        return cls(
+            truth[present],
+            own.hard,
+            [key for key, has in zip(keys, present, strict=True) if has],
+            own.soft,
+            stored=True,
+            pending=not (own.hard != MISSING).any(),
+            weights=None if weights is None else weights[present],
+            match=match,
+            note=note,
+        )
 
     @property
     def digest(self) -> str:
@@ -96,43 +122,34 @@ class LabelledData:
             return self.counts
         return Cells.of_pairs(self.truth, self.votes, classes=classes)
 
-    def columns(self, classes: Classes) -> dict[str, Any]:
-        """The cells that occur, or that have a stated probability, as stored with a model."""
+    def confusion(
+        self, classes: Classes
+    ) -> tuple[tuple[list[int], list[int]], list[int], list[float] | None]:
+        """The cells that occur, with their counts; or those with a stated probability."""
         if self.matrix is not None:
             votes, truths = np.nonzero(self.matrix)
-            stated = self.matrix[votes, truths]
-            return {"vote": votes, "truth": truths, "count": [], "probability": stated}
+            stated = self.matrix[votes, truths].tolist()
+            return (votes.tolist(), truths.tolist()), [], stated
         cells = self.cells(classes)
-        found = {"vote": cells.votes, "truth": cells.truths, "count": cells.counts}
-        return {**found, "probability": None}
+        return (cells.votes.tolist(), cells.truths.tolist()), cells.counts.tolist(), None
 
 
-_NOBODY: Codes = np.zeros(0, dtype=np.int32)
-
-
-SharesOf = Callable[[str], dict[Any, int]]
-"""How many stored items have each value of a payload column."""
-
-
-def read_evidence(
-    model: Model,
-    classes: Classes,
-    stored: StoredVotes | None,
-    shares: SharesOf | None = None,
-) -> LabelledData:
+def read_evidence(context: Context, model: Model, stored: StoredVotes) -> LabelledData:
     """What a model was given with; ``stored`` looks up its votes on items the store has."""
+    classes = context.classes
     if model.accuracy is not None:
         if np.ndim(model.accuracy):
             raise InvalidParameter.of("accuracy", "one number from 0 to 1", model.accuracy)
         Confusion.from_accuracy(model.accuracy, classes=classes)
-        return LabelledData(_NOBODY, _NOBODY, accuracy=float(model.accuracy))
+        return LabelledData(accuracy=float(model.accuracy))
     answers = model.answers(classes)
     if model.confusion is not None:
         return _read_matrix(model, classes)
     types = truth_types(answers.kind, model.vote, "vote", model.name)
     types |= truth_types(classes.kind, model.truth)
-    kind = None if stored is None else stored.kind
-    rows = read_rows(model.labelled, "labelled data", ids=model.key, id_kind=kind, types=types)
+    rows = read_rows(
+        model.labelled, "labelled data", ids=model.key, id_kind=stored.kind, types=types
+    )
     truth = Answers(classes).column(
         column(rows, model.truth, "labelled data"), f"labelled column '{model.truth}'"
     )
@@ -142,7 +159,7 @@ def read_evidence(
             f"The labelled data of '{model.name}' has {int((truth == MISSING).sum())} rows without "
             f"a truth; first row {first}."
         )
-    name, weights = _vote_column(model, rows), _weights(model, rows, shares)
+    name, weights = _vote_column(model, rows), _weights(context, model, rows)
     if weights is not None and (left := len(shift.kept(weights))) < min(LEAST, len(weights)):
         raise InvalidData(
             f"Of the {len(weights):,} labelled items of '{model.name}' weights leave {left}; at "
@@ -167,7 +184,7 @@ def read_evidence(
     return LabelledData(truth, cast.hard, keys, cast.soft, weights=weights, match=model.match)
 
 
-def _weights(model: Model, rows: pa.Table, shares: SharesOf | None) -> Floats | None:
+def _weights(context: Context, model: Model, rows: pa.Table) -> Floats | None:
     """Given, or from how frequent the values of a column are here and in the store."""
     if model.weight is not None:
         given = column(rows, model.weight, "labelled data")
@@ -179,10 +196,10 @@ def _weights(model: Model, rows: pa.Table, shares: SharesOf | None) -> Floats | 
                 f"it holds {given.type} with {given.null_count} missing."
             )
         return shift.checked(given.to_numpy(), model.weight)
-    if model.match is None or shares is None:
+    if model.match is None:
         return None
     own = [str(value) for value in column(rows, model.match, "labelled data").to_pylist()]
-    counts = {str(value): count for value, count in shares(model.match).items()}
+    counts = {str(value): count for value, count in values_of(context, model.match).items()}
     names = sorted({*own, *counts})
     place = {name: at for at, name in enumerate(names)}
     if not any(name in counts for name in own):
@@ -218,10 +235,10 @@ def _by_id(
     rows: pa.Table,
     truth: Codes,
     weights: Floats | None,
-    stored: StoredVotes | None,
+    stored: StoredVotes,
 ) -> LabelledData:
-    """The truth of stored items: the votes are those the store has, or are to be asked for."""
-    if model.key not in rows.column_names or stored is None:
+    """The truth of stored items."""
+    if model.key not in rows.column_names:
         raise InvalidData(
             f"The labelled data of '{model.name}' has no column of votes ('vote' or "
             f"'{model.name}'), and no ids of stored items; it has: {', '.join(rows.column_names)}.",
@@ -229,12 +246,13 @@ def _by_id(
         )
     if isinstance(model.labelled, (str, Path)) and Path(model.labelled).suffix.lower() == ".csv":
         ids = as_stored(
-            ids_of(rows, model.key, "labelled data"), lambda ids: stored(ids).hard != UNKNOWN_ITEM
+            ids_of(rows, model.key, "labelled data"),
+            lambda ids: stored.look_up(ids).hard != UNKNOWN_ITEM,
         )
         rows = rows.set_column(rows.column_names.index(model.key), model.key, ids)
     keys = _keys(model, rows)
     ids = ids_of(rows, model.key, "labelled data")
-    votes = stored(ids)
+    votes = stored.look_up(ids)
     known = votes.hard != UNKNOWN_ITEM
     note = ""
     if not known.all():
@@ -247,16 +265,7 @@ def _by_id(
                 f"None of the {len(keys)} labelled ids of '{model.name}' is in the store: "
                 f"{strangers}."
             )
-    kept = [key for key, has in zip(keys, known, strict=True) if has]
-    own, pending = votes[known], not (votes.hard[known] != MISSING).any()
-    return LabelledData(
-        *(truth[known], own.hard, kept, own.soft),
-        stored=True,
-        pending=pending,
-        weights=None if weights is None else weights[known],
-        match=model.match,
-        note=note,
-    )
+    return LabelledData.of_stored(keys, truth, votes, weights, match=model.match, note=note)
 
 
 UNKNOWN_ITEM = -2
@@ -282,15 +291,15 @@ def _read_matrix(model: Model, classes: Classes) -> LabelledData:
             f"truths in rows and votes in columns; got shape {table.shape}."
         )
     if isinstance(given, Confusion):
-        return LabelledData(_NOBODY, _NOBODY, matrix=given.probabilities)
+        return LabelledData(matrix=given.probabilities)
     table = table.astype(np.float64)
     if (table >= 0).all() and (table <= 2).all() and np.abs(table.sum(axis=1) - 1).max() < 1e-6:
         matrix = Confusion.from_matrix(table, truth="rows").probabilities
-        return LabelledData(_NOBODY, _NOBODY, matrix=matrix)
+        return LabelledData(matrix=matrix)
     if confusion.are_counts(table) and table.any():
         truths, votes = np.nonzero(table)
         counts = Cells.of(votes, truths, table[truths, votes], len(classes))
-        return LabelledData(_NOBODY, _NOBODY, counts=counts)
+        return LabelledData(counts=counts)
     raise InvalidData(
         f"The confusion matrix of '{model.name}' must hold counts ({confusion.COUNTS_ALLOWED}), or "
         "probabilities with rows, one a truth, that sum to one."

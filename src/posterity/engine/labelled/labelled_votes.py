@@ -71,19 +71,19 @@ def labelled_rows(context: Context, model: Registered) -> pa.Table:
     own = table.filter(
         pc.and_(
             pc.equal(table.column("model"), model.name),
-            pc.equal(table.column("digest"), model.settings["digest"]),
+            pc.equal(table.column("digest"), model.settings.digest),
         )
     )
-    if not model.settings["keyed"]:
-        return own.slice(0, model.settings["labelled"])
+    if not model.settings.keyed:
+        return own.slice(0, model.settings.labelled)
     _, first = np.unique(own.column("key").to_pylist(), return_index=True)
     return own.take(pa.array(np.sort(first)))
 
 
 def are_lost(context: Context, model: Registered) -> bool:
     """Whether labelled votes are lost; those on stored items go with the items."""
-    told = model.settings
-    return not told["stored"] and labelled_rows(context, model).num_rows < told["labelled"]
+    settings = model.settings
+    return not settings.stored and labelled_rows(context, model).num_rows < settings.labelled
 
 
 def checksum(rows: pa.Table) -> str:

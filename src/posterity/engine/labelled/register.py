@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,6 @@ from posterity.engine.labelled.labelled_file import (
     StoredVotes,
     labelled_weights,
     read_evidence,
-    values_of,
 )
 from posterity.engine.labelled.labelled_votes import (
     are_lost,
@@ -32,12 +30,16 @@ from posterity.engine.ledger.fits import Registered
 from posterity.engine.ledger.history import ShardHistory
 from posterity.engine.ledger.steps import live_updates
 from posterity.errors import CommitConflict, InvalidData
+from posterity.method.beliefs.confusion import Cells
 from posterity.method.data.arrays import Rows
 from posterity.method.data.votes import MISSING, ModelVotes
-from posterity.models.model import Model, settings_of, shown_source
+from posterity.models.class_map import ModelSettings
+from posterity.models.model import Model, shown_source
 from posterity.storage import parquet
 from posterity.storage.delta.schema import MODELS, WEIGHT
 from posterity.validation.expectation import wilson
+
+T = TypeVar("T")
 
 ARRIVALS = "posterity.models.model"
 TRIES = 20
@@ -91,12 +93,19 @@ def register(
     None if nothing new was said of a model that is known. ``stored`` tells its votes on stored
     items where they are not in the ledger yet.
     """
+    votes = stored or stored_votes(context, model.name)
+    return _retried(
+        context, lambda: _register(context, model, votes), in_vain="nothing was registered"
+    )
+
+
+def _retried(context: Context, attempt: Callable[[], T], *, in_vain: str) -> T:
     for _ in range(TRIES):
         try:
-            return _register(context, model, stored or stored_votes(context, model.name))
+            return attempt()
         except CommitConflict:
             context.forget_models()
-    raise CommitConflict("Too many others are registering models; nothing was registered.")
+    raise CommitConflict(f"Too many others are registering models; {in_vain}.")
 
 
 def check_evidence(
@@ -121,10 +130,10 @@ def _evidence(context: Context, model: Model, stored: StoredVotes) -> LabelledDa
                 hint=NOTHING,
             )
         return shared
-    evidence = read_evidence(model, context.classes, stored, partial(values_of, context))
+    evidence = read_evidence(context, model, stored)
     if known is None or (known.pending and not evidence.pending):
         return evidence
-    if known.settings["digest"] == evidence.digest and are_lost(context, known):
+    if known.settings.digest == evidence.digest and are_lost(context, known):
         return evidence
     if not _same(context, known, evidence):
         raise InvalidData(
@@ -139,9 +148,9 @@ def _same(context: Context, known: Registered, evidence: LabelledData) -> bool:
 
     The truth of stored items is the same whatever was voted on them, or removed, since.
     """
-    if known.settings["digest"] == evidence.digest:
+    if known.settings.digest == evidence.digest:
         return True
-    if not (evidence.stored and known.settings["stored"]):
+    if not (evidence.stored and known.settings.stored):
         return False
     keys, truth = labelled_truth(context, known)
     left = rows_of_keys(context, keys) >= 0
@@ -153,35 +162,28 @@ def _same(context: Context, known: Registered, evidence: LabelledData) -> bool:
 def _register(context: Context, model: Model, stored: StoredVotes) -> Registration | None:
     evidence = _evidence(context, model, stored)
     known = context.models.get(model.name)
-    settings = settings_of(model.answers(context.classes)) | {
-        "cost": None if model.cost is None else float(model.cost),
-        "predict": model.predict if isinstance(model.predict, str) else None,
-    }
+    settings = model.settings(context.classes)
     if evidence is None:
         if known is not None:
             _revise(context, known, settings)
         return None
     if known is not None:
-        settings = known.settings | _said(settings)
+        settings = known.settings.revised(settings)
     _write(context, model.name, known, evidence, settings)
     return registration(context, model.name, evidence)
 
 
 def complete(context: Context, name: str, rows: Rows, votes: ModelVotes) -> Registration:
-    """A model that was to vote on its labelled items has done so."""
-    for _ in range(TRIES):
-        if not context.model(name).pending:
-            return registered(context, name)  # somebody else was faster
-        try:
-            return _complete(context, name, rows, votes)
-        except CommitConflict:
-            context.forget_models()
-    raise CommitConflict("Too many others are registering models; the votes are kept.")
+    """A model that was to vote on its labelled items has done so; ``rows`` ascend."""
+    return _retried(
+        context, lambda: _complete(context, name, rows, votes), in_vain="the votes are kept"
+    )
 
 
 def _complete(context: Context, name: str, rows: Rows, votes: ModelVotes) -> Registration:
-    """``rows`` are sorted, as a run gives them."""
     known = context.model(name)
+    if not known.pending:
+        return registered(context, name)  # somebody else was faster
     keys, truth = labelled_truth(context, known)
     wanted = rows_of_keys(context, keys)
     if not len(rows):
@@ -211,8 +213,7 @@ def stored_votes(context: Context, name: str) -> StoredVotes:
     """A model's votes as the ledger has them."""
 
     def look_up(ids: pa.ChunkedArray) -> ModelVotes:
-        found = rows_or_none(context, ids)
-        rows = np.asarray(found.fill_null(-1))
+        rows = np.asarray(rows_or_none(context, ids).fill_null(-1))
         votes = ModelVotes(np.where(rows < 0, np.int32(UNKNOWN_ITEM), np.int32(MISSING)))
         own = [header for header in live_updates(context.headers) if header.model == name]
         for shard, start, items in context.shards if own else []:
@@ -225,52 +226,27 @@ def stored_votes(context: Context, name: str) -> StoredVotes:
                 votes = votes.put(at[has], cast[has])
         return votes
 
-    kind = context.id_kind
-    return StoredVotes(kind, look_up)
+    return StoredVotes(context.id_kind, look_up)
 
 
 def _shared_truth(context: Context, stored: StoredVotes) -> LabelledData | None:
     """The truth of stored items that another model came with serves for all."""
     for model in sorted(context.models.values(), key=lambda model: -model.arrival):
-        if model.settings["stored"]:
+        if model.settings.stored:
             keys, truth = labelled_truth(context, model)
-            votes = stored(typed_keys(context, keys))
-            present = votes.hard != UNKNOWN_ITEM  # an item may have been removed since
-            if not present.any():
-                continue
-            kept = [key for key, has in zip(keys, present, strict=True) if has]
-            own, pending = votes[present], not (votes.hard[present] != MISSING).any()
-            weights = labelled_weights(labelled_rows(context, model))
-            return LabelledData(
-                *(truth[present], own.hard, kept, own.soft),
-                stored=True,
-                pending=pending,
-                weights=None if weights is None else weights[present],
-            )
+            votes = stored.look_up(typed_keys(context, keys))
+            if (votes.hard != UNKNOWN_ITEM).any():  # items may have been removed since
+                weights = labelled_weights(labelled_rows(context, model))
+                return LabelledData.of_stored(keys, truth, votes, weights)
     return None
 
 
-def _revise(context: Context, known: Registered, settings: dict[str, Any]) -> None:
+def _revise(context: Context, known: Registered, stated: ModelSettings) -> None:
     """Keep what was said anew; what was not said stays as it was."""
-    revised = known.settings | _said(settings)
-    if revised == known.settings:
-        return
-    _commit(
-        context,
-        known.name,
-        known.arrival,
-        revised | {"revision": known.settings["revision"] + 1},
-        {
-            "vote": list(known.cells[0]),
-            "truth": list(known.cells[1]),
-            "count": list(known.counts),
-            "probability": None if known.probabilities is None else list(known.probabilities),
-        },
-    )
-
-
-def _said(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value not in (None, [])}
+    revised = known.settings.revised(stated)
+    if revised != known.settings:
+        settings = replace(revised, revision=revised.revision + 1)
+        _commit(context, replace(known, settings=settings))
 
 
 def _write(
@@ -278,20 +254,22 @@ def _write(
     name: str,
     known: Registered | None,
     evidence: LabelledData,
-    settings: dict[str, Any],
+    settings: ModelSettings,
 ) -> None:
     """Labelled votes first, then the row that makes them visible."""
     count = len(evidence.truth)
-    settings = settings | {
-        "digest": evidence.digest,
-        "keyed": evidence.keys is not None,
-        "labelled": count,
-        "stored": evidence.stored,
-        "pending": evidence.pending,
-        "accuracy": evidence.accuracy,
-        "classes_then": len(context.classes),
-        "revision": 0 if known is None else known.settings["revision"] + 1,
-    }
+    settings = replace(
+        settings,
+        digest=evidence.digest,
+        keyed=evidence.keys is not None,
+        labelled=count,
+        stored=evidence.stored,
+        pending=evidence.pending,
+        accuracy=evidence.accuracy,
+        classes_then=len(context.classes),
+        revision=0 if known is None else known.settings.revision + 1,
+        checksum=None,
+    )
     if count:
         rows = {
             "model": [name] * count,
@@ -304,22 +282,24 @@ def _write(
         }
         table = context.layout.labelled
         labelled = pa.table(rows, schema=table.schema)
-        settings["checksum"] = checksum(labelled)
+        settings = replace(settings, checksum=checksum(labelled))
         table.head().commit([table.write(labelled, label="labelled")])
-    cells = evidence.columns(context.classes)
-    _commit(context, name, len(context.models) if known is None else known.arrival, settings, cells)
+    arrival = len(context.models) if known is None else known.arrival
+    _commit(context, Registered(name, arrival, settings, *evidence.confusion(context.classes)))
 
 
-def _commit(
-    context: Context, name: str, arrival: int, settings: dict[str, Any], cells: dict[str, Any]
-) -> None:
+def _commit(context: Context, model: Registered) -> None:
+    votes, truths = model.cells
     row = {
-        "name": [name],
-        "arrival": [arrival],
-        "settings": [json.dumps(settings)],
-        **{column: [values] for column, values in cells.items()},
+        "name": model.name,
+        "arrival": model.arrival,
+        "settings": model.settings.to_json(),
+        "vote": votes,
+        "truth": truths,
+        "count": model.counts,
+        "probability": model.probabilities,
     }
-    file = context.layout.models.write(pa.table(row, schema=MODELS), label="model")
+    file = context.layout.models.write(pa.Table.from_pylist([row], schema=MODELS), label="model")
     number = (context.arrivals.fence(ARRIVALS) or 0) + 1
     context.arrivals.commit([file], fences=[(ARRIVALS, number)])
     context.forget_models()
@@ -328,48 +308,49 @@ def _commit(
 def registered(context: Context, name: str) -> Registration:
     """What is known of a model that is registered."""
     known = context.model(name)
-    rows = labelled_rows(context, known)
-    truth, votes = (rows.column(column).to_numpy() for column in ("truth", "vote"))
-    counts = known.counted(len(context.classes))
-    matrix = None if known.probabilities is None else np.ones(1)
-    evidence = LabelledData(
-        truth,
-        votes,
-        pending=known.pending,
-        counts=counts if len(counts.counts) else None,
-        matrix=matrix,
-        accuracy=known.settings["accuracy"],
-    )
-    return registration(context, name, evidence)
+    waiting = labelled_rows(context, known).num_rows if known.pending else None
+    stated = known.probabilities is not None or known.settings.accuracy is not None
+    cells = None if stated else known.counted(len(context.classes))
+    return _registration(context, name, waiting, cells, known.settings.accuracy)
 
 
 def registration(context: Context, name: str, evidence: LabelledData) -> Registration:
     """What is known now, and a warning where that is little."""
-    found, known = _found(context, name, evidence), context.models.get(name)
-    if known is None:
-        return found
-    source = shown_source(known.settings["predict"])
-    return replace(found, source=source, cost=known.settings["cost"])
+    waiting = len(evidence.truth) if evidence.pending else None
+    stated = evidence.matrix is not None or evidence.accuracy is not None
+    cells = None if stated else evidence.cells(context.classes)
+    return _registration(context, name, waiting, cells, evidence.accuracy, evidence.note)
 
 
-def _found(context: Context, name: str, evidence: LabelledData) -> Registration:
-    if evidence.pending:
-        return Registration(name, 0, None, None, len(evidence.truth), evidence.note)
-    if evidence.matrix is not None or evidence.accuracy is not None:
+def _registration(
+    context: Context,
+    name: str,
+    waiting: int | None,
+    cells: Cells | None,
+    accuracy: float | None,
+    note: str = "",
+) -> Registration:
+    """``waiting``: labelled items it votes on first; ``cells``: None where they were stated."""
+    known = context.models.get(name)
+    settings = ModelSettings() if known is None else known.settings
+    source, cost = shown_source(settings.predict), settings.cost
+    if waiting is not None:
+        return Registration(name, 0, None, None, waiting, note, source, cost)
+    if cells is None:
         warning = "stated, not counted: how sure that is, nobody can tell"
-        return Registration(name, 0, evidence.accuracy, None, 0, warning)
-    cells = evidence.cells(context.classes)
+        return Registration(name, 0, accuracy, None, 0, warning, source, cost)
     total, right = int(cells.counts.sum()), int(cells.right.sum())
     low, high = wilson(right, total)
-    told = [evidence.note] if evidence.note else []
-    per_class = cells.truth_counts
+    warnings = [note] if note else []
+    few = cells.truth_counts < FEW_PER_CLASS
     if (high - low) / 2 > WIDE:
-        told.append(
+        warnings.append(
             f"{total:,} labelled items tell the accuracy only to ±{50 * (high - low):.0f} points"
         )
-    if (per_class < FEW_PER_CLASS).any():
-        told.append(
-            f"{int((per_class < FEW_PER_CLASS).sum()):,} of {len(per_class):,} classes have fewer "
-            f"than {FEW_PER_CLASS} labelled items, {int((per_class == 0).sum()):,} have none"
+    if few.any():
+        warnings.append(
+            f"{int(few.sum()):,} of {len(few):,} classes have fewer than {FEW_PER_CLASS} labelled "
+            f"items, {int((cells.truth_counts == 0).sum()):,} have none"
         )
-    return Registration(name, total, right / total, (low, high), 0, "; ".join(told))
+    told = "; ".join(warnings)
+    return Registration(name, total, right / total, (low, high), 0, told, source, cost)

@@ -65,7 +65,7 @@ def labelled_of(
 
     ``weighed``: only those that weights leave.
     """
-    if not all(context.models[name].settings["keyed"] for name in models):
+    if not all(context.models[name].settings.keyed for name in models):
         return None  # also where a confusion was stated: nobody knows on which items
     by_model, softly = [], []
     weight_of: dict[str, float] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -23,6 +22,7 @@ from posterity.method.data.classes import Classes
 from posterity.method.data.row_sets import Tombstones
 from posterity.method.data.spec import is_whole
 from posterity.method.decide import rules
+from posterity.models.class_map import ModelSettings
 from posterity.storage.delta.schema import Description, Layout
 from posterity.storage.delta.table import Snapshot
 from posterity.storage.files import Files
@@ -148,14 +148,14 @@ class Context:
                 Registered(
                     row["name"],
                     row["arrival"],
-                    json.loads(row["settings"]),
+                    ModelSettings.from_json(row["settings"]),
                     (row["vote"], row["truth"]),
                     row["count"],
                     row["probability"],
                 )
                 for row in self.arrivals.read().to_pylist()
             ]
-            listed.sort(key=lambda model: (model.arrival, model.settings["revision"]))
+            listed.sort(key=lambda model: (model.arrival, model.settings.revision))
         except (ValueError, TypeError, KeyError) as error:
             raise StoreError(
                 f"The table 'models' is damaged: {error}.", hint="Restore the store from a copy."

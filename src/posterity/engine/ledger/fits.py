@@ -21,6 +21,7 @@ from posterity.method.beliefs.product import Product
 from posterity.method.beliefs.temperature import Temperature, from_arrays, to_arrays
 from posterity.method.data.arrays import Floats
 from posterity.method.data.votes import VoteTable
+from posterity.models.class_map import ModelSettings
 
 DEPENDENT, PLAIN = "dependent", "plain"
 
@@ -45,7 +46,7 @@ class Registered:
 
     name: str
     arrival: int
-    settings: dict[str, Any]
+    settings: ModelSettings
     cells: tuple[Sequence[int], Sequence[int]] = ((), ())
     """Votes and truths of the cells of the confusion that are known."""
     counts: Sequence[int] = ()
@@ -56,7 +57,7 @@ class Registered:
     @property
     def pending(self) -> bool:
         """Still to vote on its labelled items, so that nobody knows how it errs."""
-        return bool(self.settings["pending"])
+        return self.settings.pending
 
     def counted(self, classes: int) -> Cells:
         """c(i, k) for so many classes; nothing was counted where probabilities were stated."""
@@ -67,11 +68,11 @@ class Registered:
     def confusion(self, estimator: str, classes: int) -> Confusion:
         """How it errs among so many classes; of those appended later it is known to say nothing."""
         known = self._confusion(estimator, classes)
-        then = self.settings["classes_then"]
+        then = self.settings.classes_then
         return known if then >= classes else known.unknown_from(then)
 
     def _confusion(self, estimator: str, classes: int) -> Confusion:
-        accuracy = self.settings["accuracy"]
+        accuracy = self.settings.accuracy
         if accuracy is not None:
             return Confusion.from_accuracy(accuracy, classes=classes)
         if self.probabilities is None:
@@ -233,6 +234,6 @@ class Fit:
             "confusion": self.estimator,
             "classes": self.classes,
             "prior": None if self._prior is None else list(self._prior),
-            "models": {name: self.models[name].settings["digest"] for name in models},
+            "models": {name: self.models[name].settings.digest for name in models},
             **({"order": self.order, "parameters": self.path} if self.order else {}),
         }

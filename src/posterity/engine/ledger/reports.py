@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from posterity import _text
-from posterity._text import counted
+from posterity._text import counted, lines
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import Decided
 from posterity.method import metrics
@@ -70,21 +70,17 @@ class Report:
     """Where a budget over time stood before it; see ``account``."""
 
     @classmethod
-    def nothing(cls, model: str, note: str) -> Report:
-        """Of a call that found its work done."""
-        return cls(None, "", model, 0, 0, 0, 0, 0.0, 0.0, note)
+    def nothing(cls, model: str, *notes: str) -> Report:
+        """Of a call that found its work done, and why."""
+        return cls(None, "", model, 0, 0, 0, 0, 0.0, 0.0, lines(notes))
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return asdict(self)
 
-    def with_note(self, note: str) -> Report:
+    def with_notes(self, *notes: str) -> Report:
         """The same with something told before."""
-        return replace(self, note="\n".join(part for part in (note, self.note) if part))
-
-    def after_learning(self, asked: int) -> Report:
-        """The same, when votes on labelled items had to be asked for first."""
-        return replace(self, labelled_evaluations=asked)
+        return replace(self, note=lines((*notes, self.note)))
 
     def __str__(self) -> str:
         if self.step is None:

@@ -102,15 +102,15 @@ def _doubled(context: Context) -> Iterator[str]:
 def _labelled(context: Context) -> Iterator[str]:
     """The labelled votes of each model are those it was registered with."""
     for model in context.models.values():
-        rows, told = labelled_rows(context, model), model.settings
+        rows, settings = labelled_rows(context, model), model.settings
         # Those on stored items that were removed are gone with them.
-        purged = told["stored"] and len(context.removed) and rows.num_rows < told["labelled"]
-        if rows.num_rows != told["labelled"] and not purged:
+        purged = settings.stored and len(context.removed) and rows.num_rows < settings.labelled
+        if rows.num_rows != settings.labelled and not purged:
             yield (
-                f"The model '{model.name}' has {rows.num_rows:,} of its {told['labelled']:,} "
+                f"The model '{model.name}' has {rows.num_rows:,} of its {settings.labelled:,} "
                 "labelled votes; register it again with the same labelled data."
             )
-        elif "checksum" in told and not purged and checksum(rows) != told["checksum"]:
+        elif settings.checksum is not None and not purged and checksum(rows) != settings.checksum:
             yield f"The labelled votes of '{model.name}' are not those it was registered with."
 
 

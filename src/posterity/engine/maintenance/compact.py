@@ -200,7 +200,7 @@ def _purge_labelled(ids: Sequence[str], context: Context) -> None:
     The keys of other labelled sets are names of their own: that one equals an id says nothing.
     """
     snapshot, models = context.labelled_table, context.models.values()
-    about = pa.array([model.name for model in models if model.settings["stored"]], pa.string())
+    about = pa.array([model.name for model in models if model.settings.stored], pa.string())
     stored = snapshot.read()
     gone = pc.and_(
         pc.is_in(stored.column("model"), value_set=about),

@@ -64,7 +64,7 @@ def allot(
             hint="Register such votes, or give the step a budget of its own (10%, 500).",
         )
     name = prepared.models[prepared.model]
-    cost = context.model(name).settings["cost"]
+    cost = context.model(name).settings.cost
     if spending.share is not None and cost is not None:
         raise InvalidParameter(
             f"The budget '{spending}' is in evaluations, but one of '{name}' costs {cost:g}.",
@@ -110,13 +110,11 @@ def _told(context: Context, spending: Spending) -> list[tuple[Header, dict[str, 
     ]
 
 
-def overspent(context: Context, budget: str | None, told: dict[str, Any] | None, asked: int) -> str:
+def overspent(context: Context, budget: str | None, told: dict[str, Any], asked: int) -> str:
     """What a report says where a step has spent more than there was: votes nobody had planned, or
     a plan from before other steps.
     """
-    if budget is None or told is None:
-        return ""
-    spending = read_budget(budget)
+    spending = None if budget is None else read_budget(budget)
     left = left_of(context, spending) if isinstance(spending, Spending) else None
     if left is None or asked * told["unit"] <= max(0.0, left) + SLACK:
         return ""

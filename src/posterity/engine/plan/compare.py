@@ -87,7 +87,7 @@ def compare(
         raise InvalidData("There is no label yet that a model could correct.")
     found = []
     for name in dict.fromkeys(models):
-        unit = context.model(name).settings["cost"]
+        unit = context.model(name).settings.cost
         if unit is None:
             raise InvalidData(
                 f"Nobody has said what an evaluation of '{name}' costs.",

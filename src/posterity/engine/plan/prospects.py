@@ -60,7 +60,7 @@ class Prospects:
         if not live_updates(self._context.headers):
             return FIRST
         if self.model.pending:
-            asked = self.model.settings["labelled"]
+            asked = self.model.settings.labelled
             return f"It votes on {asked:,} labelled items first; how it errs is not known yet."
         return ""
 
@@ -82,7 +82,7 @@ class Prospects:
         request = Request.of(name, Budget.of(budget), chosen, rule, None, 0)
         evaluations = Budget.of(budget).evaluations(self.eligible)
         share = evaluations / max(1, context.there)
-        unit, note = self.model.settings["cost"], self.note
+        unit, note = self.model.settings.cost, self.note
         told = None
         first = min(evaluations, self._unlabelled)
         on_labels, labels = correctable(context, evaluations, first)

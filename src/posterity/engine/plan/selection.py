@@ -73,7 +73,7 @@ def make_plan(
     told = hashlib.sha256(np.array([context.head], dtype=np.int64).tobytes())
     for part in rows.stretches():
         told.update(part.tobytes())
-    unit = model.settings["cost"]
+    unit = model.settings.cost
     pending, reconsidered = count_pending(context, rows)
     names = ["no label yet", *(str(name) for name in context.classes)]
     share, labels = correctable(context, len(rows), int(counts[0]))

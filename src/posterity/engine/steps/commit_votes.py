@@ -8,10 +8,11 @@ from functools import partial
 
 import pyarrow as pa
 
-from posterity._text import counted
+from posterity._text import counted, lines
 from posterity._version import __version__
 from posterity.engine.evaluation.plans import Plan
-from posterity.engine.evaluation.run_votes import KeptVotes, Run, Told
+from posterity.engine.evaluation.run_votes import KeptVotes, Run
+from posterity.engine.evaluation.vote_file import FromFile
 from posterity.engine.labelled.rehearse import Prepared, keep_fit
 from posterity.engine.ledger.commit import commit_step
 from posterity.engine.ledger.context import Context
@@ -32,7 +33,7 @@ from posterity.validation.outcome import Trust
 from posterity.validation.shift import Difference, Seen, warning
 
 
-def commit_votes(context: Context, plan: Plan, run: Run, told: Told | None = None) -> Report:
+def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None = None) -> Report:
     """Fold a run's votes shard by shard and make them a step with one commit.
 
     Flips that were pending on items without a vote are made. The header keeps what the report says,
@@ -68,15 +69,17 @@ def commit_votes(context: Context, plan: Plan, run: Run, told: Told | None = Non
     tally, total = found.tally, total_of(context) + found.moved
     failure = f"{counted(len(failed), 'item')} failed" if failed else ""
     differences = _differences(live, basis.trust, found.seen.with_held(total.sums))
-    over = overspent(context, plan.request.budget, plan.spending, folded + len(failed))
-    kept_note = (told.kept if told else "", basis.note, failure, over, warning(differences))
+    over = ""
+    if plan.spending is not None:
+        over = overspent(context, plan.request.budget, plan.spending, folded + len(failed))
+    after = (over, warning(differences))
     report = Report(
         step,
         plan.id,
         plan.request.model,
         folded,
         len(failed),
-        note="\n".join(part for part in kept_note if part),
+        note=lines((file.kept if file else "", *basis.notes, failure, *after)),
         **tally.told(),
         expected=Expected.by(
             basis.trust, total.sums.drifted(basis.drift), tally, pinned=total.pinned
@@ -103,8 +106,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, told: Told | None = Non
     commit_step(context, header, found.files)
     if failed:
         failure += f"; {_first_failure(context, failed, errors)}"
-    note = (str(told or ""), basis.note, failure, over, warning(differences))
-    return replace(report, note="\n".join(part for part in note if part))
+    return replace(report, note=lines((str(file or ""), *basis.notes, failure, *after)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +118,7 @@ class _Basis:
     trust: Trust | None = None
     drift: float = 0.0
     """How much more labels are believed by the fit than when they were last looked at."""
-    note: str = ""
+    notes: tuple[str, ...] = ()
     adapted: Adaptation = field(default_factory=Adaptation)
 
 
@@ -124,7 +126,7 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
     prepared, rule = Prepared(context, plan.request.model), context.rule(plan.request.rule)
     if not prepared.dependent:
         prepared.refuse_promise(rule)
-        return _Basis(prepared.fit(), rule, note=prepared.why_plain)
+        return _Basis(prepared.fit(), rule, notes=(prepared.why_plain,))
     # Of the votes there are, as the header will count them, not of those planned.
     cast = sum(context.executor.map(kept.count_of, [shard for shard, _, _ in context.shards]))
     there = plan.items - len(context.removed)
@@ -132,15 +134,14 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
     selector = parse_selector(plan.request.selector)
     rehearsed = prepared.rehearse(selector, rule, share, sample=sample)
     fit, adapted = prepared.adapted(sample)
-    told = [str(adapted)]
+    notes = [str(adapted)]
     if isinstance(rule, AtMost):
-        told.append(
+        notes.append(
             f"A cost ratio of {rehearsed.ratio:g} keeps the promise '{rule}' for items like the "
             "labelled ones."
         )
         rule = replace(rule, ratio=rehearsed.ratio)
-    note = "\n".join(part for part in told if part)
-    return _Basis(fit, rule, rehearsed.trust, sample.drift(fit), note, adapted)
+    return _Basis(fit, rule, rehearsed.trust, sample.drift(fit), tuple(notes), adapted)
 
 
 def _differences(live: Sequence[Header], trust: Trust | None, seen: Seen) -> list[Difference]:

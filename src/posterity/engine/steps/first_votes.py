@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from posterity.engine.evaluation.plans import Plan, Request
-from posterity.engine.evaluation.run_votes import Evaluate, Run, all_runs
-from posterity.engine.evaluation.vote_file import FromFile
+from posterity.engine.evaluation.plans import LABELLED, Plan, Request
+from posterity.engine.evaluation.run_votes import Run, all_runs
+from posterity.engine.evaluation.vote_file import Evaluate
 from posterity.engine.labelled.labelled_votes import labelled_rows, labelled_truth
 from posterity.engine.labelled.register import complete, rows_of_keys
 from posterity.engine.ledger.context import Context
@@ -15,8 +17,16 @@ from posterity.method.data.row_sets import RowSet
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.storage import parquet
 
-LABELLED = "labelled-"
-"""What the ids of such plans begin with."""
+
+@dataclass(frozen=True)
+class Learnt:
+    """What votes on labelled items tell of a model."""
+
+    notes: tuple[str, ...] = ()
+    votes: int = 0
+    """How many were asked for."""
+    goes_on: bool = True
+    """Whether there are votes to go on with: a file may hold no others."""
 
 
 def labelled_plan(context: Context, request: Request) -> Plan:
@@ -25,9 +35,9 @@ def labelled_plan(context: Context, request: Request) -> Plan:
     keys, _ = labelled_truth(context, model)
     found = rows_of_keys(context, keys)
     rows = np.sort(found[found >= 0])
-    unit = model.settings["cost"]
+    unit = model.settings.cost
     return Plan(
-        id=f"{LABELLED}{model.settings['digest']}-{model.arrival}",
+        id=f"{LABELLED}{model.settings.digest}-{model.arrival}",
         request=request,
         head=context.head,
         items=context.rows,
@@ -43,17 +53,8 @@ def labelled_plan(context: Context, request: Request) -> Plan:
     )
 
 
-def is_labelled(plan_id: str | None) -> bool:
-    """Whether a plan is of labelled items."""
-    return (plan_id or "").startswith(LABELLED)
-
-
-def learn(context: Context, request: Request, evaluate: Evaluate) -> tuple[str, int, bool]:
-    """Obtain the votes on the labelled items, each batch durable, and register what they say.
-
-    Returns what they say, how many there are, and whether there are votes to go on with: a file
-    may hold no others.
-    """
+def learn(context: Context, request: Request, evaluate: Evaluate) -> Learnt:
+    """Obtain the votes on the labelled items, each batch durable, and register what they say."""
     plan = labelled_plan(context, request)
     run = Run(context, plan.id)
     file = evaluate(run, plan)
@@ -66,19 +67,19 @@ def learn(context: Context, request: Request, evaluate: Evaluate) -> tuple[str, 
             f"vote on first; on one of them: {next(iter(errors.values())).rstrip('.')}.",
             hint="Nothing was changed. Mend the model and run the same again.",
         )
-    told = str(complete(context, request.model, rows, cast))
+    notes = [str(complete(context, request.model, rows, cast))]
     missing = plan.evaluations - int(plan.chosen[rows].sum())
     if missing:
-        told += f"\n{missing:,} of its {plan.evaluations:,} labelled items have no vote"
+        notes.append(f"{missing:,} of its {plan.evaluations:,} labelled items have no vote")
     run.drop()
-    return told, len(rows), not (isinstance(file, FromFile) and not file.unplanned)
+    return Learnt(tuple(notes), len(rows), goes_on=file is None or file.unplanned > 0)
 
 
 def reuse_labelled(run: Run, plan: Plan) -> None:
     """Votes a model has cast on its labelled items, where those are in the plan: asked for once."""
     context = run.context
     model = context.model(plan.request.model)
-    if model.pending or not model.settings["stored"]:
+    if model.pending or not model.settings.stored:
         return
     for left in all_runs(context):  # by a process that was killed before it could drop it
         if left.startswith(LABELLED) and left.endswith(f"-{model.arrival}"):

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from posterity.engine.items.add import payload_of, refuse_reserved
-from posterity.engine.items.item_files import Incoming
-from posterity.engine.items.read_ids import Look, ReadPortion, look_through
+from posterity.engine.items.item_files import Incoming, Look, ReadPortion, look_through
 from posterity.engine.labelled.labelled_file import StoredVotes
 from posterity.engine.labelled.register import stored_votes
 from posterity.engine.ledger.context import Context
@@ -21,7 +20,7 @@ from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.data.arrays import Rows
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.models.class_map import Answers
-from posterity.models.model import Model, answers_of, settings_of
+from posterity.models.model import Model
 from posterity.models.soft_columns import TOP, SoftColumns
 from posterity.storage.input import Types, truth_types
 from posterity.storage.spool import IdSpool, VoteSpool, lengths_of, texts_of
@@ -96,8 +95,8 @@ class Predictions:
         known = self._context.models.get(source.model.name)
         answers = source.model.answers(self._context.classes)
         if known is not None:
-            said = {k: v for k, v in settings_of(answers).items() if v not in (None, [])}
-            answers = answers_of(known.settings | said, self._context.classes)
+            stated = source.model.settings(self._context.classes)
+            answers = known.settings.revised(stated).answers(self._context.classes)
         if source.soft is not None and answers.soft is None:
             return replace(answers, soft=min(TOP, len(answers.classes)))
         return answers
@@ -159,7 +158,7 @@ class Predictions:
                 raise InvalidData(f"The ids are of type {self.ids.type}; got {ids.type}.")
             where = self._positions(ids)
             here = np.flatnonzero(where >= 0)
-            return earlier(ids).put(here, self.votes[at].at(where[here]))
+            return earlier.look_up(ids).put(here, self.votes[at].at(where[here]))
 
         # Items that were there before may be among them.
         earlier = stored_votes(self._context, self._sources[at].model.name)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from posterity._text import Progress
 from posterity.engine.evaluation.evaluate import Evaluation, ask_model
-from posterity.engine.evaluation.plans import Plan, Request, load_plan, save_plan
-from posterity.engine.evaluation.run_votes import Evaluate, Run, all_runs, tidy
-from posterity.engine.evaluation.vote_file import FromFile, VoteFile, take_votes
+from posterity.engine.evaluation.plans import Plan, Request, is_labelled, load_plan, save_plan
+from posterity.engine.evaluation.run_votes import Run, all_runs, tidy
+from posterity.engine.evaluation.vote_file import Evaluate, FromFile, VoteFile, take_votes
 from posterity.engine.labelled.register import registered
 from posterity.engine.ledger.commit import pause
 from posterity.engine.ledger.context import Context
@@ -18,9 +18,8 @@ from posterity.engine.ledger.steps import masked
 from posterity.engine.plan.score import failed_rows
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.commit_votes import commit_votes
-from posterity.engine.steps.first_votes import is_labelled, labelled_plan, learn, reuse_labelled
+from posterity.engine.steps.first_votes import Learnt, labelled_plan, learn, reuse_labelled
 from posterity.errors import CommitConflict, InvalidParameter, Missing, PosterityError, UnknownName
-from posterity.method.data.row_sets import RowSet
 from posterity.models.model import Predict
 
 TRIES = 20
@@ -61,7 +60,7 @@ def plan_update(context: Context, request: Request, *, more: bool = False) -> Pl
         return labelled_plan(context, request)
     plan = find_plan(context, request, more=more)
     if plan is None:
-        return Plan("", request, context.head, context.rows, RowSet(0), 0, {}, None, note=DONE)
+        return Plan.nothing(context, request, DONE)
     save_plan(context, plan)
     return plan
 
@@ -99,12 +98,12 @@ def update(
     rebase: bool = False,
 ) -> Report:
     """Carry out a request, or the plan of this id: once, however often it is asked for."""
-    note, asked = "", 0
+    learnt = Learnt()
     if context.model(request.model).pending:
-        note, asked, go_on = learn(context, request, votes)
-        if not go_on or is_labelled(plan_id):
-            note += "\nNow plan which items it looks at next."
-            return Report.nothing(request.model, note).after_learning(asked)
+        learnt = learn(context, request, votes)
+        if not learnt.goes_on or is_labelled(plan_id):
+            done = Report.nothing(request.model, "Now plan which items it looks at next.")
+            return _after(learnt, done)
         context = context.again()
     if plan_id is not None:
         return _carry_out_kept(context, request, plan_id, votes, rebase=rebase)
@@ -112,9 +111,13 @@ def update(
     if plan is None:
         publish_labels(context)
         tidy(context)
-        return Report.nothing(request.model, DONE).with_note(note).after_learning(asked)
-    report = carry_out(context, plan, votes, rebase=rebase)
-    return report.with_note(note).after_learning(asked)
+        return _after(learnt, Report.nothing(request.model, DONE))
+    return _after(learnt, carry_out(context, plan, votes, rebase=rebase))
+
+
+def _after(learnt: Learnt, report: Report) -> Report:
+    """The same, when votes on labelled items had to be asked for first."""
+    return replace(report.with_notes(*learnt.notes), labelled_evaluations=learnt.votes)
 
 
 def _carry_out_kept(
@@ -147,7 +150,7 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
     run.begin()
     _keep_plan(context, plan)
     try:
-        told = evaluate(run, plan)
+        file = evaluate(run, plan)
     except PosterityError:
         run.give_up()
         raise
@@ -160,7 +163,7 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
         _keep_plan(context, plan)
         _refuse_moved(context, plan, rebase)
         try:
-            report = commit_votes(context, plan, Run(context, plan.id), told)
+            report = commit_votes(context, plan, Run(context, plan.id), file)
         except (CommitConflict, Missing):
             # By a compaction, which moves no head; or by a step, which is seen above: if it is this
             # run's own, made by another process, the votes are gone by now.
@@ -182,7 +185,7 @@ def _keep_plan(context: Context, plan: Plan) -> None:
 
 def _cost(context: Context, plan: Plan) -> float | None:
     """What a plan would cost now: what an evaluation costs may have changed."""
-    unit = context.model(plan.request.model).settings["cost"]
+    unit = context.model(plan.request.model).settings.cost
     return None if unit is None else unit * plan.evaluations
 
 

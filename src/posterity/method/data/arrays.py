@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+Whole = TypeVar("Whole", np.int64, np.uint64)
 
 ArrayLike = Sequence[Any] | NDArray[Any]
 """What the functions at the door accept before they validate it."""
@@ -38,7 +40,7 @@ def distinct(rows: Rows) -> Rows:
     return ordered[first]
 
 
-def among(rows: Rows, wanted: Rows) -> Mask:
+def among(rows: NDArray[Whole], wanted: NDArray[Whole]) -> Mask:
     """Which of the rows are wanted; those wanted are ascending.
 
     >>> among(np.array([4, 1, 9]), np.array([1, 4])).tolist()

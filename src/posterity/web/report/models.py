@@ -61,7 +61,7 @@ def model_view(context: Context, name: str) -> dict[str, Any]:
         "unlabelled": int((cells.truths == 0).sum()),
         "confusion": cells.heat_map(classes),
         "confused": cells.confused(classes),
-        "stated": model.probabilities is not None or model.settings["accuracy"] is not None,
+        "stated": model.probabilities is not None or model.settings.accuracy is not None,
     }
 
 
@@ -73,12 +73,12 @@ def _model(context: Context, model: Registered) -> dict[str, Any]:
         "model": model.name,
         "arrival": model.arrival,
         "labelled": labelled,
-        "accuracy": right / labelled if labelled else model.settings["accuracy"],
+        "accuracy": right / labelled if labelled else model.settings.accuracy,
         "low": low,
         "high": high,
         "pending": model.pending,
-        "cost": model.settings["cost"],
-        "source": shown_source(model.settings["predict"]),
+        "cost": model.settings.cost,
+        "source": shown_source(model.settings.predict),
     }
 
 
@@ -154,7 +154,7 @@ class _Cells:
 def agreement_view(context: Context) -> dict[str, Any] | None:
     """On how many labelled items two models say the same, and the same wrong; None: not known."""
     known = [
-        model for model in context.models.values() if model.settings["keyed"] and not model.pending
+        model for model in context.models.values() if model.settings.keyed and not model.pending
     ]
     if len(known) < 2:
         return None
