@@ -14,6 +14,7 @@ from posterity import Model, Store
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.reports import Report
 from posterity.storage.files import open_files
+from posterity.storage.output import write_stream
 
 NAMES = np.array(["cat", "dog", "fox", "owl"])
 
@@ -131,3 +132,8 @@ def registered(store: Store, model: Model) -> str:
     """The name of a model the store knows by now."""
     store.register(model)
     return model.name
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """A table as the file its name asks for."""
+    write_stream(path, table.schema, [table])

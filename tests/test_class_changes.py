@@ -12,13 +12,12 @@ import pyarrow as pa
 import pytest
 
 from posterity import Model, Store
-from posterity.cli.inspect import write_table
 from posterity.engine.ledger.context import Context
 from posterity.engine.maintenance.create import append_classes
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.storage.files import open_files
 from tests import naive
-from tests.stores import NAMES, World, contents, small_store
+from tests.stores import NAMES, World, contents, small_store, write_table
 from tests.test_cli import run
 
 

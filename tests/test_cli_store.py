@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from posterity import Store
-from posterity.cli.inspect import write_table
-from tests.stores import World, contents
+from tests.stores import World, contents, write_table
 from tests.test_cli import run
 
 

@@ -16,7 +16,6 @@ import pytest
 from deltalake import DeltaTable
 
 from posterity import Confusion, Evaluation, Model, Store, VoteFile
-from posterity.cli.inspect import write_table
 from posterity.engine.labelled import register
 from posterity.engine.ledger.context import Context
 from posterity.engine.steps.first_votes import labelled_plan
@@ -24,7 +23,7 @@ from posterity.errors import CommitConflict, InvalidData, InvalidParameter, Stor
 from posterity.method.beliefs.confusion import FLOOR
 from posterity.storage.files import open_files
 from tests import naive
-from tests.stores import NAMES, World, contents, registered, small_store
+from tests.stores import NAMES, World, contents, registered, small_store, write_table
 from tests.test_cli import run
 
 KNOWN = [*range(0, 30, 2), 55]

@@ -15,7 +15,6 @@ from click.testing import CliRunner
 
 from posterity import Model, Store
 from posterity.cli import cli
-from posterity.cli.inspect import write_table
 from posterity.engine.executors import Executor, open_executor
 from posterity.engine.inspect import queries
 from posterity.engine.items import item_files
@@ -27,7 +26,7 @@ from posterity.storage.delta.table import Table
 from posterity.storage.files import open_files
 from posterity.storage.stream import Stream
 from tests.executor_suite import Travelling
-from tests.stores import NAMES, World, make
+from tests.stores import NAMES, World, make, write_table
 from tests.test_import import files, nothing_imported, predictions, whole
 from tests.test_store import s3
 

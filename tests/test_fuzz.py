@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posterity import Store, cli
-from posterity.cli.inspect import write_table
-from tests.stores import World, contents, small_store
+from tests.stores import World, contents, small_store, write_table
 
 CASES = int(os.environ.get("POSTERITY_FUZZ", "120"))
 

@@ -358,7 +358,7 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_items_from_several_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from posterity.cli.inspect import write_table
+    from tests.stores import write_table
 
     (tmp_path / "parts").mkdir()
     table = pa.table({"key": list(range(30)), "x": [n / 2 for n in range(30)]})

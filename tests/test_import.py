@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posterity import Model, Store, VoteFile
-from posterity.cli.inspect import write_table
 from posterity.engine.evaluation import run_votes
 from posterity.engine.evaluation.plans import DEFAULT_RULE
 from posterity.engine.items import item_files
@@ -38,7 +37,7 @@ from posterity.storage import failpoints, input_files
 from posterity.storage import stream as storage_stream
 from posterity.storage.files import open_files
 from tests.killing import perform, run_until
-from tests.stores import NAMES, World, contents, registered
+from tests.stores import NAMES, World, contents, registered, write_table
 from tests.test_cli import run
 from tests.test_store import Place, place, s3
 

@@ -309,7 +309,7 @@ BAD = {
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
 def test_bad_rows_cost_only_themselves(store: Store, tmp_path: Path, suffix: str) -> None:
-    from posterity.cli.inspect import write_table
+    from tests.stores import write_table
 
     path = tmp_path / f"answers{suffix}"
     write_table(pa.table(BAD), path)

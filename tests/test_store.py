@@ -211,7 +211,7 @@ def test_items_come_in_every_form(form: str, world: World, tmp_path: Path) -> No
     if form in make:
         data = make[form]()
     else:
-        from posterity.cli.inspect import write_table
+        from tests.stores import write_table
 
         data = tmp_path / f"items.{form}"
         write_table(table, data)

@@ -5,26 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from posterity import _text
-from posterity.engine.evaluation.run_votes import OpenRun, open_runs
 from posterity.engine.executors import Executor, open_executor
-from posterity.engine.inspect import explain as inspect_explain
-from posterity.engine.inspect import queries
-from posterity.engine.inspect import reliability as inspect_reliability
-from posterity.engine.inspect.explanation import Explanation
-from posterity.engine.inspect.step_views import steps_view
-from posterity.engine.ledger import publish
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.steps import Header
-from posterity.engine.maintenance import check as maintenance_check
-from posterity.engine.steps import review_queue as steps_review_queue
+from posterity.engine.steps import NEXT, WORTH
 from posterity.method.data.classes import Classes
 from posterity.storage.files import open_files
-from posterity.validation.expectation import Estimate, percent, shown
+
+if TYPE_CHECKING:
+    from posterity.engine.evaluation.run_votes import OpenRun
+    from posterity.engine.inspect.explanation import Explanation
+    from posterity.engine.inspect.reliability import Trusted
+    from posterity.engine.steps.review_queue import Queue
 
 SHOWN = 5
 """Steps a notebook shows."""
@@ -68,24 +64,35 @@ class StoreReader:
         ``since``: only what changed after that step (−1: ever), reverts included, as changes: id,
         row, old and new label, belief, step, reason.
         """
+        from posterity.engine.inspect import queries
+        from posterity.engine.ledger.publish import all_labels
+
         context = self._context()
-        return publish.all_labels(context) if since is None else queries.changes(context, since)
+        return all_labels(context) if since is None else queries.changes(context, since)
 
     def beliefs(self, ids: Any = None, *, top: int = 3) -> pa.Table:
         """The most believed classes of items (all by default) and the beliefs in them."""
+        from posterity.engine.inspect import queries
+
         return queries.beliefs(self._context(), ids, top=top)
 
     def flips(self, step: int | None = None) -> pa.Table:
         """The labels a step (by default the last) changed, as changes, by row."""
+        from posterity.engine.inspect import queries
+
         return queries.flips(self._context(), step)
 
     def history(self, id: str | int) -> list[dict[str, Any]]:  # noqa: A002 the user's word
         """What happened to one item: a row per step that touched it."""
+        from posterity.engine.inspect import queries
+
         return queries.history(self._context(), id)
 
     def explain(self, id: str | int) -> Explanation:  # noqa: A002 the user's word
         """Why an item's label moved or did not, and what would change it; print it."""
-        return inspect_explain.explain(self._context(), id)
+        from posterity.engine.inspect.explain import explain
+
+        return explain(self._context(), id)
 
     def log(self) -> list[Header]:
         """The steps, in order."""
@@ -93,44 +100,63 @@ class StoreReader:
 
     def status(self) -> dict[str, Any]:
         """The store at a glance."""
+        from posterity.engine.inspect import queries
+
         return queries.status(self._context(), self.path)
 
-    def reliability(self) -> inspect_reliability.Trusted:
+    def reliability(self) -> Trusted:
         """Of labels believed so much, how many are right: on the labelled set."""
-        return inspect_reliability.trusted(self._context())
+        from posterity.engine.inspect.reliability import trusted
+
+        return trusted(self._context())
 
     def check(self) -> list[str]:
         """What is wrong with the store; an empty list if nothing is."""
-        return maintenance_check.check(self._context())
+        from posterity.engine.maintenance.check import check
+
+        return check(self._context())
 
     def runs(self) -> list[OpenRun]:
         """Plans and runs that are not a step yet."""
+        from posterity.engine.evaluation.run_votes import open_runs
+
         return open_runs(self._context())
 
     def review_queue(
         self,
-        count: int = steps_review_queue.NEXT,
+        count: int = NEXT,
         *,
-        order: str = steps_review_queue.WORTH,
+        order: str = WORTH,
         where: str | None = None,
-    ) -> steps_review_queue.Queue:
+    ) -> Queue:
         """The next items to ask a person about, by what an answer is worth.
 
         ``order``: ``worth``, ``entropy`` or ``random[:SEED]``; ``where``: only items whose payload
         satisfies this.
         """
-        return steps_review_queue.queue(self._context(), count=count, order=order, where=where)
+        from posterity.engine.steps.review_queue import queue
 
-    def review_items(self, queue: steps_review_queue.Queue) -> pa.Table:
+        return queue(self._context(), count=count, order=order, where=where)
+
+    def review_items(self, queue: Queue) -> pa.Table:
         """The items of a queue with their payload and an empty column for answers."""
-        return steps_review_queue.items_of(self._context(), queue)
+        from posterity.engine.steps.review_queue import items_of
 
-    def review_batches(self, queue: steps_review_queue.Queue) -> Iterator[pa.Table]:
+        return items_of(self._context(), queue)
+
+    def review_batches(self, queue: Queue) -> Iterator[pa.Table]:
         """By batches."""
-        return steps_review_queue.item_batches(self._context(), queue)
+        from posterity.engine.steps.review_queue import item_batches
+
+        return item_batches(self._context(), queue)
 
     def _repr_html_(self) -> str:
         """As notebooks show it: at a glance, and the last steps."""
+        from posterity import _text
+        from posterity.engine.inspect import queries
+        from posterity.engine.inspect.step_views import steps_view
+        from posterity.validation.expectation import Estimate, percent, shown
+
         context = self._context()
         told = queries.status(context, self.path)
         accuracy = told["expected_accuracy"]

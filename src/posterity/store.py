@@ -1,56 +1,48 @@
-"""The store: what users hold. A folder or object-store prefix that remembers every vote."""
+"""The store: what users hold. A folder or object-store prefix that remembers every vote.
+
+Each verb imports its operation when it is called: an update loads nothing of a compaction.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from posterity._text import Progress
-from posterity.engine.evaluation import consent, plans
-from posterity.engine.evaluation import evaluate as evaluation_evaluate
-from posterity.engine.evaluation.evaluate import Evaluation
-from posterity.engine.evaluation.plans import Plan, Request
-from posterity.engine.evaluation.run_votes import OpenRun, drop_run
-from posterity.engine.evaluation.vote_file import VoteFile
+from posterity.engine.evaluation.plans import DEFAULT_RULE, DEFAULT_SELECTOR, Plan, Request
 from posterity.engine.executors import Executor
-from posterity.engine.items.add import add_items, remove_items
-from posterity.engine.labelled.register import Registration, register, registered
-from posterity.engine.ledger import publish
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.fits import DEPENDENT, check_beliefs
-from posterity.engine.ledger.reports import Report
-from posterity.engine.maintenance import compact as maintenance_compact
-from posterity.engine.maintenance import create as maintenance_create
-from posterity.engine.maintenance.create import create
-from posterity.engine.maintenance.repair import repair
-from posterity.engine.maintenance.vacuum import RETENTION_HOURS, vacuum
-from posterity.engine.plan import compare as plan_compare
-from posterity.engine.steps import import_file, review_queue
-from posterity.engine.steps import import_predictions as steps_import_predictions
-from posterity.engine.steps import revert as steps_revert
-from posterity.engine.steps import review as steps_review
-from posterity.engine.steps import settle as steps_settle
-from posterity.engine.steps import update as steps_update
+from posterity.engine.ledger.fits import DEPENDENT
+from posterity.engine.maintenance import RETENTION_HOURS
+from posterity.engine.steps import ANSWER
 from posterity.errors import InvalidParameter
-from posterity.method.adapt.adapt import Adapt, to_keep
-from posterity.method.beliefs import priors
-from posterity.method.beliefs.confusion import estimate
+from posterity.method.adapt.adapt import Adapt
 from posterity.method.data.arrays import ArrayLike
 from posterity.method.data.classes import Classes
-from posterity.method.data.spec import whole_number
-from posterity.method.decide import rules
 from posterity.method.decide.budget import Budget, Spending
 from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
 from posterity.models.model import Model
 from posterity.reader import StoreReader
-from posterity.storage.delta.filters import refuse_wrong
-from posterity.storage.delta.schema import MOST_SHARD_ROWS, SHARD_ROWS, Description
+from posterity.storage.delta.schema import SHARD_ROWS
 from posterity.storage.files import open_files
+
+if TYPE_CHECKING:
+    from posterity.engine.evaluation.evaluate import Evaluation
+    from posterity.engine.evaluation.run_votes import OpenRun
+    from posterity.engine.evaluation.vote_file import VoteFile
+    from posterity.engine.labelled.register import Registration
+    from posterity.engine.ledger.reports import Report
+    from posterity.engine.maintenance.compact import Compacted
+    from posterity.engine.plan.compare import Choice
+    from posterity.engine.steps.import_predictions import ImportReport
+    from posterity.engine.steps.revert import Reverted
+    from posterity.engine.steps.review import Reviewed
+    from posterity.engine.steps.settle import Settled
 
 
 class Store(StoreReader):
@@ -80,24 +72,32 @@ class Store(StoreReader):
         says; ``prior``: ``"uniform"``, ``"labelled"``, ``"estimated"`` (from the items' votes,
         where beliefs are dependent), one weight a class, or a file; ``adapt``: see ``adapt``.
         """
+        from posterity.engine.ledger.fits import check_beliefs
+        from posterity.engine.maintenance.create import create
+        from posterity.method.adapt.adapt import to_keep
+        from posterity.method.beliefs import priors
+        from posterity.method.beliefs.confusion import estimate
+        from posterity.method.data.spec import whole_number
+        from posterity.storage.delta.schema import MOST_SHARD_ROWS, Description
+
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
         kind, weights = check_beliefs(beliefs, prior), priors.weights_of(prior, known.names)
-        followed = to_keep(adapt, dependent=kind == DEPENDENT)
-        size = whole_number(shard_rows, "shard_rows", least=1, most=MOST_SHARD_ROWS)
-        described = Description(
-            shard_rows=size,
+        description = Description(
+            shard_rows=whole_number(shard_rows, "shard_rows", least=1, most=MOST_SHARD_ROWS),
             beliefs=kind,
             confusion=confusion,
             prior=priors.kind_of(prior, weights),
-            adapt=followed,
+            adapt=to_keep(adapt, dependent=kind == DEPENDENT),
             classes=len(known),
         )
-        create(open_files(path, options), known, weights, described)
+        create(open_files(path, options), known, weights, description)
         return cls(path, options, executor)
 
     def add(self, items: Any, *, id: str = "id") -> int:  # noqa: A002 the user's word
         """Add items: a table, file, folder, glob or object-store URI, or several; says how many."""
+        from posterity.engine.items.add import add_items
+
         return add_items(self._context(), items, id_column=id, options=self.options)
 
     def import_predictions(
@@ -108,20 +108,24 @@ class Store(StoreReader):
         id: str = "id",  # noqa: A002 the user's word
         soft: Mapping[str, str] | None = None,
         payload: Sequence[str] | None = None,
-        rule: Rule | str = plans.DEFAULT_RULE,
+        rule: Rule | str = DEFAULT_RULE,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> steps_import_predictions.ImportReport:
+    ) -> ImportReport:
         """Items and their first steps from predictions that exist, without running anything.
 
         ``source``: a table, a file, a folder, a glob, an object-store URI, or several. ``votes``
         maps columns to models, in their order of arrival; ``soft`` maps models to their soft votes
         (see ``SoftColumns``). Other columns become payload, or only those in ``payload``.
         """
-        return steps_import_predictions.import_predictions(
+        from posterity.engine.steps.import_file import sources_of
+        from posterity.engine.steps.import_predictions import import_predictions
+        from posterity.method.decide import rules
+
+        return import_predictions(
             self._context(),
             source,
-            import_file.sources_of(votes, soft),
+            sources_of(votes, soft),
             id_column=id,
             payload=payload,
             rule=str(rules.parse(rule)),
@@ -134,16 +138,24 @@ class Store(StoreReader):
         self, names: Iterable[Any], *, weights: Mapping[Any, float] | None = None
     ) -> Classes:
         """Append classes; ``weights`` only where the store's prior has weights."""
-        return maintenance_create.append_classes(self._context(), list(names), weights)
+        from posterity.engine.maintenance.create import append_classes
+
+        return append_classes(self._context(), list(names), weights)
 
     def remove(self, ids: Any) -> int:
         """Remove items: gone at once, purged at the next compaction."""
+        from posterity.engine.items.add import remove_items
+        from posterity.engine.ledger.publish import publish_labels
+
         count = remove_items(self._context(), ids)
-        publish.publish_labels(self._context(), anew=True)
+        publish_labels(self._context(), anew=True)
         return count
 
     def register(self, model: Model) -> Registration:
         """Make a model known by how it errs on labelled data; says how well that is founded."""
+        from posterity.engine.evaluation import consent
+        from posterity.engine.labelled.register import register, registered
+
         context = self._context()
         found = register(context, model)
         consent.allow_own(context, model)
@@ -155,7 +167,7 @@ class Store(StoreReader):
         *,
         budget: Budget | Spending | float | str | None = None,
         selector: Selector | str | None = None,
-        rule: Rule | str = plans.DEFAULT_RULE,
+        rule: Rule | str = DEFAULT_RULE,
         where: str | None = None,
         seed: int = 0,
         more: bool = False,
@@ -166,6 +178,8 @@ class Store(StoreReader):
         model looks at everything, a later one at ten per cent. The plan is kept, so that
         ``update(plan=plan.id)`` carries out exactly this one.
         """
+        from posterity.engine.steps.update import plan_update
+
         context = self._context()
         request = self._request(context, model, budget, selector, rule, where, seed)
         if isinstance(model, Model) and model.name not in context.models:
@@ -173,7 +187,7 @@ class Store(StoreReader):
                 f"The model '{model.name}' is not registered yet, and a plan changes nothing.",
                 hint="Call store.register(model) first.",
             )
-        return steps_update.plan_update(context, request, more=more)
+        return plan_update(context, request, more=more)
 
     def compare(
         self,
@@ -181,18 +195,24 @@ class Store(StoreReader):
         money: float,
         *,
         selector: Selector | str | None = None,
-        rule: Rule | str = plans.DEFAULT_RULE,
-    ) -> list[plan_compare.Choice]:
+        rule: Rule | str = DEFAULT_RULE,
+    ) -> list[Choice]:
         """What the same money would bring with each of some models, the best first."""
-        return plan_compare.compare(self._context(), models, money, selector=selector, rule=rule)
+        from posterity.engine.plan.compare import compare
+
+        return compare(self._context(), models, money, selector=selector, rule=rule)
 
     def planned_items(self, plan: Plan) -> pa.Table:
         """The items of a plan with their payload, for evaluation elsewhere."""
-        return evaluation_evaluate.planned_items(self._context(), plan)
+        from posterity.engine.evaluation.evaluate import planned_items
+
+        return planned_items(self._context(), plan)
 
     def planned_batches(self, plan: Plan) -> Iterator[pa.Table]:
         """By batches."""
-        return evaluation_evaluate.planned_batches(self._context(), plan)
+        from posterity.engine.evaluation.evaluate import planned_batches
+
+        return planned_batches(self._context(), plan)
 
     def update(
         self,
@@ -200,7 +220,7 @@ class Store(StoreReader):
         *,
         budget: Budget | Spending | float | str | None = None,
         selector: Selector | str | None = None,
-        rule: Rule | str = plans.DEFAULT_RULE,
+        rule: Rule | str = DEFAULT_RULE,
         where: str | None = None,
         seed: int = 0,
         more: bool = False,
@@ -218,23 +238,30 @@ class Store(StoreReader):
         nobody on this machine registered, needs ``trust``, once. With ``plan`` the plan's own
         budget, selector, rule and filter hold.
         """
+        from posterity.engine.evaluation import consent
+        from posterity.engine.evaluation.evaluate import Evaluation
+        from posterity.engine.evaluation.vote_file import VoteFile
+        from posterity.engine.steps.update import Votes, update
+
         context = self._context()
         request = self._request(context, model, budget, selector, rule, where, seed)
         note = ""
         if isinstance(model, Model):
             if model.describes or model.name not in context.models:
+                from posterity.engine.labelled.register import register
+
                 registration = register(context, model)
                 warning = registration.warning if registration is not None else ""
                 note = f"warning: {warning}" if warning else ""
             consent.allow_own(context, model)
         context.model(request.model)
-        asked = steps_update.Votes(
+        asked = Votes(
             None if votes is None else VoteFile.of(votes),
             consent.source_of(context, model, trust=trust) if votes is None else None,
             evaluation or Evaluation(),
             progress,
         )
-        done = steps_update.update(context, request, asked, plan_id=plan, more=more, rebase=rebase)
+        done = update(context, request, asked, plan_id=plan, more=more, rebase=rebase)
         return done.with_notes(note)
 
     def _request(
@@ -248,31 +275,37 @@ class Store(StoreReader):
         seed: int,
     ) -> Request:
         name = model if isinstance(model, str) else model.name
-        chosen = selector or plans.DEFAULT_SELECTOR[context.description.beliefs]
+        chosen = selector or DEFAULT_SELECTOR[context.description.beliefs]
         request = Request.of(name, budget, chosen, rule, where, seed)
         if where is not None:
+            from posterity.storage.delta.filters import refuse_wrong
+
             refuse_wrong(context.items, where)  # before all else
         return request
 
-    def settle(self) -> steps_settle.Settled:
+    def settle(self) -> Settled:
         """Make all flips a rule with ``+confirm`` has left pending, by a step of its own."""
-        return steps_settle.settle(self._context())
+        from posterity.engine.steps.settle import settle
+
+        return settle(self._context())
 
     def review(
         self,
         answers: Any,
         *,
         id: str = "id",  # noqa: A002 the user's word
-        answer: str = review_queue.ANSWER,
+        answer: str = ANSWER,
         learn: bool = False,
         dry_run: bool = False,
-    ) -> steps_review.Reviewed:
+    ) -> Reviewed:
         """Make what people answered the labels of items, by one step; later votes do not move them.
 
         ``answers`` is a table or file of ids and answers; rows that cannot be used are told of and
         left out. ``learn``: they are also labelled items of the models that voted on them.
         """
-        return steps_review.review(
+        from posterity.engine.steps.review import review
+
+        return review(
             self._context(),
             answers,
             id_column=id,
@@ -281,22 +314,32 @@ class Store(StoreReader):
             dry_run=dry_run,
         )
 
-    def compact(self) -> maintenance_compact.Compacted:
+    def compact(self) -> Compacted:
         """Fewer, larger files; removed items are purged from every table."""
-        return maintenance_compact.compact(self._context())
+        from posterity.engine.maintenance.compact import compact
+
+        return compact(self._context())
 
     def vacuum(self, *, hours: float = RETENTION_HOURS, dry_run: bool = False) -> int:
         """Delete files nothing refers to that are older than the retention; returns how many."""
+        from posterity.engine.maintenance.vacuum import vacuum
+
         return vacuum(self._context(), hours=hours, dry_run=dry_run)
 
     def drop_run(self, run: str) -> OpenRun:
         """Delete a plan or an unfinished run with its votes (see ``runs``)."""
+        from posterity.engine.evaluation.run_votes import drop_run
+
         return drop_run(self._context(), run)
 
     def repair(self) -> list[str]:
         """Drop rows that tables hold twice."""
+        from posterity.engine.maintenance.repair import repair
+
         return repair(self._context())
 
-    def revert(self, step: int) -> steps_revert.Reverted:
+    def revert(self, step: int) -> Reverted:
         """Undo a step by a new one."""
-        return steps_revert.revert(self._context(), step)
+        from posterity.engine.steps.revert import revert
+
+        return revert(self._context(), step)

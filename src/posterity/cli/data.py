@@ -274,7 +274,7 @@ def import_command(
                 hint="Register each with `posterity model` first, or give one wide labelled file.",
             )
     held = Store(store, executor=executor)
-    known = held.status()["models"]
+    known = held._context().models
     told = _read_said(held, said | {"key": said["key"] or id_column})
     votes: dict[str, Model | str] = {}
     for label, name in zip(labels, models, strict=True):

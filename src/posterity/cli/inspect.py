@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,10 @@ import click
 import pyarrow as pa
 
 from posterity._text import Progress, counted
-from posterity.cli import replay
 from posterity.cli.output import (
     as_json_option,
     echo,
+    exact_option,
     executor_option,
     plain_table,
     print_json,
@@ -32,7 +30,7 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import Sharded, refuse_used
 from posterity.engine.ledger.reports import expected_accuracy
 from posterity.engine.ledger.steps import REVIEW, Header
-from posterity.errors import InvalidData, InvalidParameter
+from posterity.errors import InvalidParameter
 from posterity.storage.files import local_path, open_files
 from posterity.storage.output import check_target, is_folder, write_stream
 from posterity.store import Store
@@ -157,14 +155,6 @@ out_option = click.option(
 )
 
 
-exact_option = click.option(
-    "--exact",
-    is_flag=True,
-    help="Write a .csv byte for byte: by default texts that a spreadsheet would run as formulas get"
-    " an apostrophe in front.",
-)
-
-
 @click.command("flips")
 @store_argument
 @click.option("--step", type=int, help="Which step. [default: the last]")
@@ -216,7 +206,7 @@ def history_command(store: str, item: str, as_json: bool) -> None:
     where a flip is pending. A step without a vote made a flip that was pending.
     """
     held = Store(store)
-    told = held.history(read_id(item, held.id_type))
+    told = held.history(held._context().read_id(item))
     if as_json:
         print_json({"history": told})
     else:
@@ -235,7 +225,7 @@ def explain_command(store: str, item: str, as_json: bool) -> None:
     `history` shows the same item as bare numbers.
     """
     held = Store(store)
-    told = held.explain(read_id(item, held.id_type))
+    told = held.explain(held._context().read_id(item))
     tell(as_json, told.to_dict(), str(told))
 
 
@@ -250,6 +240,8 @@ def reliability_command(store: str, plot: str | None, as_json: bool) -> None:
     was learnt on the other half. Needs dependent beliefs, and labelled votes with ids.
     """
     if plot is not None:
+        from posterity.cli import replay
+
         replay.check_picture(Path(plot))
     found = Store(store).reliability()
     if plot is not None:
@@ -278,15 +270,6 @@ def check_command(store: str, repair: bool, executor: str, as_json: bool) -> Non
     )
     if broken:
         raise click.exceptions.Exit(1)
-
-
-def read_id(text: str, kind: type | None) -> str | int:
-    """An id as a user types it, in the type the store's ids have."""
-    if kind is not int:
-        return text
-    if not re.fullmatch(r"-?[0-9]{1,19}", text):
-        raise InvalidData(f"The store's ids are integers; got {text!r}.")
-    return int(text)
 
 
 def _opened(store: str, out: str | None, executor: str) -> Context:
@@ -334,16 +317,3 @@ def _tell(
         show(plain_table(shown))
     more = f", the first {SHOWN} shown" if count > SHOWN else ""
     echo(f"{count:,} {what}{more}" + (f"; all in {out}" if out else ""))
-
-
-def write_batches(parts: Iterator[pa.Table], path: Path, *, exact: bool = False) -> None:
-    """Items as the file its name asks for, a batch at a time, whole or not at all."""
-    first = [next(parts, pa.table({}))]
-    schema = first[0].schema
-    # Taken from the list, so that it is not held until the end.
-    write_stream(path, schema, chain((first.pop() for _ in range(1)), parts), exact=exact)
-
-
-def write_table(table: pa.Table, path: Path, *, exact: bool = False) -> None:
-    """The same of items that are all there."""
-    write_batches(iter([table]), path, exact=exact)

@@ -84,6 +84,12 @@ executor_option = click.option(
     help="Where shards are worked on: local, or a Ray cluster: ray (the one this machine belongs"
     " to, or ray://HOST:PORT of its head), ray://local (one of this machine, for this call).",
 )
+exact_option = click.option(
+    "--exact",
+    is_flag=True,
+    help="Write a .csv byte for byte: by default texts that a spreadsheet would run as formulas get"
+    " an apostrophe in front.",
+)
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

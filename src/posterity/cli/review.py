@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from posterity.cli.inspect import exact_option, write_batches
 from posterity.cli.output import (
     as_json_option,
     echo,
+    exact_option,
     executor_option,
     plain_table,
     print_json,
@@ -18,10 +18,9 @@ from posterity.cli.output import (
     store_argument,
     tell,
 )
-from posterity.engine.steps import review_queue
-from posterity.engine.steps.review_queue import ANSWER, NEXT
+from posterity.engine.steps import ANSWER, NEXT, WORTH
 from posterity.storage.files import local_path
-from posterity.storage.output import check_target
+from posterity.storage.output import check_target, write_batches
 from posterity.store import Store
 
 ASKING = ("next", "order", "where", "out", "exact")
@@ -35,7 +34,7 @@ ANSWERING = ("id_column", "answer", "learn", "dry_run")
 )
 @click.option(
     "--order",
-    default=review_queue.WORTH,
+    default=WORTH,
     show_default=True,
     help="worth (the chance that the label is wrong), entropy, random[:SEED].",
 )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from posterity._text import counted
-from posterity.cli.inspect import exact_option, read_id, write_batches
 from posterity.cli.output import (
     as_json_option,
     confirmed,
     echo,
+    exact_option,
     executor_option,
     plain_table,
     print_json,
@@ -24,12 +24,15 @@ from posterity.cli.output import (
 from posterity.engine.evaluation.evaluate import BATCH, MAX_ERRORS, Evaluation
 from posterity.engine.evaluation.plans import DEFAULT_RULE
 from posterity.engine.evaluation.vote_file import VoteFile
-from posterity.engine.ledger.reports import Report
-from posterity.engine.maintenance.vacuum import RETENTION_HOURS
+from posterity.engine.maintenance import RETENTION_HOURS
 from posterity.errors import UnknownName, Untrusted
 from posterity.models.model import Model
 from posterity.storage.files import local_path
+from posterity.storage.output import write_batches
 from posterity.store import Store
+
+if TYPE_CHECKING:
+    from posterity.engine.ledger.reports import Report
 
 
 @click.command("remove")
@@ -39,10 +42,8 @@ from posterity.store import Store
 def remove_command(store: str, items: tuple[str, ...], as_json: bool) -> None:
     """Remove items by id: gone at once, purged from every table at the next `compact`."""
     held = Store(store)
-    ids: list[Any] = list(items)
-    if held.id_type is int:
-        ids = [read_id(item, int) for item in items]
-    count = held.remove(ids)
+    read_id = held._context().read_id
+    count = held.remove([read_id(item) for item in items])
     if as_json:
         print_json({"removed": count})
     else:
@@ -206,7 +207,7 @@ def update_command(
     )
     asked: Model | str = model if predict is None else Model(model, predict=predict)
     held = Store(store, executor=executor)
-    known = held.status()["models"]
+    known = held._context().models
     if model not in known:  # a slip of the finger must not make a model
         raise UnknownName.among("model", model, known)
 

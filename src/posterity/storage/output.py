@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,14 @@ def write_stream(
                 write(harmless(table) if safe else table)
             del table  # before the next is made, so that there are never two
     return rows
+
+
+def write_batches(parts: Iterator[pa.Table], path: Path, *, exact: bool = False) -> None:
+    """The same of tables whose schema is that of the first."""
+    first = [next(parts, pa.table({}))]
+    schema = first[0].schema
+    # Taken from the list, so that it is not held until the end.
+    write_stream(path, schema, chain((first.pop() for _ in range(1)), parts), exact=exact)
 
 
 def _writer(

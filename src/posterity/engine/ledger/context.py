@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -100,6 +101,14 @@ class Context:
     def id_kind(self) -> pa.DataType | None:
         """The type of the ids; None while there are no items."""
         return None if self.items is None else self.items.table.schema.field("id").type
+
+    def read_id(self, text: str) -> str | int:
+        """An id as a user types it, in the type the ids have."""
+        if self.id_kind is None or not pa.types.is_integer(self.id_kind):
+            return text
+        if not re.fullmatch(r"-?[0-9]{1,19}", text):
+            raise InvalidData(f"The store's ids are integers; got {text!r}.")
+        return int(text)
 
     @cached_property
     def rows(self) -> int:

@@ -12,11 +12,11 @@ from posterity.engine.evaluation.plans import load_plan
 from posterity.engine.evaluation.run_votes import Run, all_runs, tidy, unfinished
 from posterity.engine.ledger.commit import retried
 from posterity.engine.ledger.context import Context
+from posterity.engine.maintenance import RETENTION_HOURS
 from posterity.method.data.spec import real_number
 from posterity.storage.delta.commits import VACUUMED
 from posterity.storage.files import TEMPORARY
 
-RETENTION_HOURS = 168
 MOST_HOURS = 10**6
 NO_ITEMS = pa.schema([("shard", pa.int32()), ("row", pa.int64())])
 LOG_HOURS = 1

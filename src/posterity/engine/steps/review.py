@@ -23,9 +23,9 @@ from posterity.engine.ledger.publish import publish_labels
 from posterity.engine.ledger.state import state_of
 from posterity.engine.ledger.steps import REVIEW, Header, live_reviews
 from posterity.engine.ledger.totals import Total, total_of
+from posterity.engine.steps import ANSWER
 from posterity.engine.steps.answer_file import Given, read_answers
 from posterity.engine.steps.fold import write_rows
-from posterity.engine.steps.review_queue import ANSWER
 from posterity.errors import CommitConflict, InvalidParameter
 from posterity.method.data.arrays import Codes, Rows
 from posterity.method.data.votes import MISSING

@@ -23,6 +23,7 @@ from posterity.engine.ledger.history import Current, ShardHistory, newest_fit, p
 from posterity.engine.ledger.state import state_of
 from posterity.engine.ledger.steps import live_updates
 from posterity.engine.plan.score import BLOCK, satisfying
+from posterity.engine.steps import ANSWER, WORTH
 from posterity.errors import UnknownName
 from posterity.method.data.arrays import Codes, Floats, Rows, distinct
 from posterity.method.data.row_sets import Bits, RowSet, unpacked
@@ -33,9 +34,6 @@ from posterity.method.decide.selectors import parse as parse_selector
 from posterity.method.decide.top_k import Block, Part, chosen, find_cut
 from posterity.storage.row_groups import WRITTEN
 
-NEXT = 50
-ANSWER = "answer"
-"""The column a person fills in."""
 PENDING, HELD_BACK, DOUBTFUL, DRAWN = "pending flip", "flip held back", "low belief", "drawn"
 
 
@@ -293,7 +291,7 @@ def _sorted(items: pa.Table) -> pa.Table:
     return items.take(pa.array(order)).drop_columns([PLACE])
 
 
-WORTH, ENTROPY, RANDOM = "worth", "entropy", "random"
+ENTROPY, RANDOM = "entropy", "random"
 ORDERS = (WORTH, ENTROPY, RANDOM)
 
 

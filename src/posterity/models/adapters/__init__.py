@@ -5,25 +5,28 @@ vote an item: class names, codes, or class probabilities (items, classes). Its a
 ``classes``, if it has one, names its own classes in the order of codes and columns. It raises
 ``InvalidData`` where a batch cannot be voted on, and ``Unavailable`` where nothing can.
 
-Each adapter needs the extra of its own name (``http`` for URLs), and imports it, like the model
-itself, no sooner than at the first batch.
+Each adapter is loaded when it is used. It needs the extra of its own name (``http`` for URLs), and
+imports it, like the model itself, no sooner than at the first batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from posterity.errors import InvalidParameter
 from posterity.method.data.spec import read_number, read_whole
-from posterity.models.adapters.http import HttpEndpoint
-from posterity.models.adapters.hugging_face import HuggingFace
-from posterity.models.adapters.onnx_runtime import OnnxRuntime
-from posterity.models.adapters.payload import Images, features, texts
-from posterity.models.adapters.scikit_learn import ScikitLearn
+
+if TYPE_CHECKING:
+    from posterity.models.adapters.http import HttpEndpoint
+    from posterity.models.adapters.hugging_face import HuggingFace
+    from posterity.models.adapters.onnx_runtime import OnnxRuntime
+    from posterity.models.adapters.payload import Images, features, texts
+    from posterity.models.adapters.scikit_learn import ScikitLearn
 
 __all__ = [
     "HttpEndpoint",
@@ -36,6 +39,24 @@ __all__ = [
     "open_adapter",
     "texts",
 ]
+
+_HOMES = {
+    "HttpEndpoint": "http",
+    "HuggingFace": "hugging_face",
+    "Images": "payload",
+    "OnnxRuntime": "onnx_runtime",
+    "ScikitLearn": "scikit_learn",
+    "features": "payload",
+    "texts": "payload",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads what is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
 
 Predict = Callable[[pa.Table], Any]
 """From a batch of items to one vote an item: names, codes, or class probabilities."""
@@ -53,16 +74,10 @@ class OptionReader:
 class Adapter:
     """What stands behind the name of an adapter."""
 
-    make: Callable[..., Predict]
+    made_by: str
+    """The name of the class."""
     takes: Mapping[str, OptionReader]
     needs: tuple[str, ...] = ()
-
-
-def _endpoint(
-    url: str, *, column: str | None = None, columns: tuple[str, ...] | None = None, **options: Any
-) -> HttpEndpoint:
-    both = (*((column,) if column else ()), *(columns or ()))
-    return HttpEndpoint(url, columns=both or None, **options)
 
 
 def _flag(text: str) -> bool:
@@ -87,21 +102,21 @@ FLAG = OptionReader("true or false", _flag)
 
 ADAPTERS: Mapping[str, Adapter] = {
     "scikit-learn": Adapter(
-        ScikitLearn,
+        "ScikitLearn",
         {"column": TEXT, "columns": NAMES, "probabilities": FLAG, "classes": NAMES},
     ),
     "hugging-face": Adapter(
-        HuggingFace,
+        "HuggingFace",
         {"column": TEXT, "task": TEXT, "batch": COUNT, "root": TEXT, "device": TEXT},
         needs=("column",),
     ),
     "onnx-runtime": Adapter(
-        OnnxRuntime,
+        "OnnxRuntime",
         {"column": TEXT, "columns": NAMES, "classes": NAMES}
         | {"output": TEXT, "logits": FLAG, "providers": NAMES},
     ),
     "http": Adapter(
-        _endpoint,
+        "HttpEndpoint",
         {"column": TEXT, "columns": NAMES, "concurrency": COUNT, "request": COUNT}
         | {"timeout": SECONDS, "retries": COUNT, "backoff": SECONDS, "token": TEXT},
     ),
@@ -138,4 +153,7 @@ def open_adapter(spec: str) -> Predict | None:
     for key in adapter.needs:
         if key not in options:
             raise InvalidParameter(f"The option '{key}' is missing in {spec!r}.", hint=takes)
-    return adapter.make(value, **options)
+    if name == "http" and "column" in options:  # it reads columns, one or several
+        options["columns"] = (options.pop("column"), *options.get("columns", ()))
+    made: Predict = __getattr__(adapter.made_by)(value, **options)
+    return made

@@ -13,7 +13,7 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import all_beliefs
 from posterity.engine.ledger.history import ShardHistory, parts_of
 from posterity.engine.ledger.steps import UPDATE, live_updates
-from posterity.engine.steps import review_queue
+from posterity.engine.steps import WORTH
 from posterity.engine.steps.review_queue import Queue, queue
 from posterity.method.data.arrays import Floats
 from posterity.method.data.votes import MISSING
@@ -87,7 +87,7 @@ CHOICES = 5
 
 
 def review_view(
-    context: Context, count: int, order: str = review_queue.WORTH, pictures: Path | None = None
+    context: Context, count: int, order: str = WORTH, pictures: Path | None = None
 ) -> dict[str, Any]:
     """The next items to ask a person about, each with its payload and its likely classes."""
     asked = queue(context, count=count, order=order, where=None)

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
-import pyarrow as pa
 
 from posterity.engine.evaluation.plans import DEFAULT_BUDGET, DEFAULT_RULE, Plan
 from posterity.engine.plan import prospects
@@ -141,8 +140,7 @@ class Views:
         if not query.get("id"):
             return {}
         context = self._held.context
-        given = item_id(query["id"], context.id_kind)
-        return item.item_view(context, given, self._pictures)
+        return item.item_view(context, context.read_id(query["id"]), self._pictures)
 
     def models(self, query: Query) -> View:
         """How models err, and agree."""
@@ -244,15 +242,6 @@ def pages_of(given: Mapping[str, str]) -> str:
     """The address of a list without its page, to which one is added."""
     kept = {name: value for name, value in given.items() if name not in ("page", TOKEN) and value}
     return f"flips?{urlencode(kept | {'page': ''})}"
-
-
-def item_id(text: str, kind: pa.DataType | None) -> str | int:
-    """An id as an address has it, in the type the store's ids have."""
-    if kind is None or not pa.types.is_integer(kind):
-        return text
-    if not re.fullmatch(r"-?[0-9]{1,19}", text):
-        raise InvalidData(f"The store's ids are integers; got {text!r}.")
-    return int(text)
 
 
 def step_to_revert(given: Any) -> int:
