@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from posterity import _text
+from posterity._text import percent, shown
 from posterity.engine.evaluation.run_votes import OpenRun, open_runs
 from posterity.engine.executors import Executor, open_executor
 from posterity.engine.inspect import explain as inspect_explain
@@ -24,7 +25,6 @@ from posterity.engine.maintenance import check as maintenance_check
 from posterity.engine.steps import review_queue as steps_review_queue
 from posterity.method.data.classes import Classes
 from posterity.storage.files import open_files
-from posterity.validation.expectation import Estimate, percent, shown
 
 SHOWN = 5
 """Steps a notebook shows."""
@@ -139,7 +139,7 @@ class StoreReader:
             "classes": f"{told['classes']:,}",
             "models": f"{len(told['models']):,}",
             "step": f"{told['step']}",
-            "expected accuracy": "–" if accuracy is None else percent(Estimate(**accuracy)),
+            "expected accuracy": "–" if accuracy is None else percent(**accuracy),
             "pending flips": f"{told['pending']:,}",
         }
         last = [
@@ -148,8 +148,8 @@ class StoreReader:
                 "what": step["what"],
                 "evaluations": step["evaluations"],
                 "flips": step["flips"],
-                "fixed": "–" if step["fixed"] is None else shown(Estimate(**step["fixed"])),
-                "broken": "–" if step["broke"] is None else shown(Estimate(**step["broke"])),
+                "fixed": "–" if step["fixed"] is None else shown(**step["fixed"]),
+                "broken": "–" if step["broke"] is None else shown(**step["broke"]),
             }
             for step in steps_view(context)[-SHOWN:]
         ]
