@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from posterity import _text
+from posterity._text import percent, shown
 from posterity.engine.executors import Executor, open_executor
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.steps import Header
@@ -152,10 +154,8 @@ class StoreReader:
 
     def _repr_html_(self) -> str:
         """As notebooks show it: at a glance, and the last steps."""
-        from posterity import _text
         from posterity.engine.inspect import queries
         from posterity.engine.inspect.step_views import steps_view
-        from posterity.validation.expectation import Estimate, percent, shown
 
         context = self._context()
         told = queries.status(context, self.path)
@@ -165,7 +165,7 @@ class StoreReader:
             "classes": f"{told['classes']:,}",
             "models": f"{len(told['models']):,}",
             "step": f"{told['step']}",
-            "expected accuracy": "–" if accuracy is None else percent(Estimate(**accuracy)),
+            "expected accuracy": "–" if accuracy is None else percent(**accuracy),
             "pending flips": f"{told['pending']:,}",
         }
         last = [
@@ -174,8 +174,8 @@ class StoreReader:
                 "what": step["what"],
                 "evaluations": step["evaluations"],
                 "flips": step["flips"],
-                "fixed": "–" if step["fixed"] is None else shown(Estimate(**step["fixed"])),
-                "broken": "–" if step["broke"] is None else shown(Estimate(**step["broke"])),
+                "fixed": "–" if step["fixed"] is None else shown(**step["fixed"]),
+                "broken": "–" if step["broke"] is None else shown(**step["broke"]),
             }
             for step in steps_view(context)[-SHOWN:]
         ]

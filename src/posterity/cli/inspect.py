@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from posterity._text import Progress, counted
+from posterity._text import Progress, counted, percent
 from posterity.cli.output import (
     as_json_option,
     echo,
@@ -35,7 +35,6 @@ from posterity.storage.files import local_path, open_files
 from posterity.storage.output import check_target, is_folder, write_stream
 from posterity.store import Store
 from posterity.validation import shift
-from posterity.validation.expectation import Estimate, percent
 from posterity.validation.shift import Difference
 
 SHOWN = 20
@@ -56,7 +55,7 @@ def status_command(store: str, as_json: bool) -> None:
         return
     expected = told.pop("expected_accuracy")
     told["accuracy"] = (
-        "–" if expected is None else f"{percent(Estimate(**expected))}, as expected without truth"
+        "–" if expected is None else f"{percent(**expected)}, as expected without truth"
     )
     for key, value in told.items():
         listed = ", ".join(value) if isinstance(value, list) else value
@@ -105,8 +104,8 @@ def _accuracy(header: Header) -> str | None:
     """As expected after a step."""
     found = expected_accuracy(header.report)
     if found is None or found.low is None:
-        return None if found is None else f"{percent(found)} ?"
-    return percent(found) + (" !" if _unlike(header) else "")
+        return None if found is None else f"{percent(**found.to_dict())} ?"
+    return percent(**found.to_dict()) + (" !" if _unlike(header) else "")
 
 
 def _what(header: Header) -> str:

@@ -12,34 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
 from posterity.method.data.arrays import ArrayLike, Floats
-
-
-def shown(count: Estimate) -> str:
-    """A count and its interval.
-
-    >>> shown(Estimate(310.4, 250.2, 371.0)), shown(Estimate(1.26, 0.5, 2.2))
-    ('310 (250 to 371)', '1.3 (0.5 to 2.2)')
-    """
-    digits = 0 if abs(count.value) >= 10 else 1
-    if count.low is None or count.high is None:
-        return f"{count.value:,.{digits}f}"
-    return f"{count.value:,.{digits}f} ({count.low:,.{digits}f} to {count.high:,.{digits}f})"
-
-
-def percent(share: Estimate) -> str:
-    """A share and its interval.
-
-    >>> percent(Estimate(0.7921, 0.784, 0.8))
-    '79.2 % (78.4 to 80.0)'
-    """
-    if share.low is None or share.high is None:
-        return f"{100 * share.value:.1f} %"
-    return f"{100 * share.value:.1f} % ({100 * share.low:.1f} to {100 * share.high:.1f})"
-
 
 NORMAL = 1.6448536
 """Between minus this and this lie 90 % of a normal distribution."""
@@ -65,7 +42,7 @@ class Estimate:
     low: float | None = None
     high: float | None = None
 
-    def to_dict(self) -> dict[str, float | None]:
+    def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return asdict(self)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posterity import _text
+from posterity._text import shown
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import DEPENDENT, PLAIN
 from posterity.engine.ledger.steps import live_updates
@@ -23,7 +24,6 @@ from posterity.method.decide.rules import AtMost, Oracle, Rule, refuse_ratio
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.method.decide.selectors import Selector, without_value
 from posterity.method.decide.selectors import parse as parse_selector
-from posterity.validation.expectation import Estimate, shown
 from posterity.validation.outcome import Rehearsed
 
 PLAN_FILE = "plan.parquet"
@@ -256,7 +256,7 @@ class Plan:
                 "broken there": f"{self.rehearsed['broken']:,}",
             }
         if self.forecast is not None:
-            told["net corrections expected"] = shown(Estimate(**self.forecast))
+            told["net corrections expected"] = shown(**self.forecast)
         most = [{"label": name, "items": count} for name, count in self.affected.items()][:SHOWN]
         return _text.html_page(
             f"Plan {self.id}: {self.request.model}, {self.request.budget or 'default budget'}",
@@ -291,7 +291,7 @@ class Plan:
         """What all items can expect of it."""
         if self.forecast is None:
             return ""
-        told = f"of all items that makes about {shown(Estimate(**self.forecast))} net corrections"
+        told = f"of all items that makes about {shown(**self.forecast)} net corrections"
         where = ", though of labelled items that no filter was applied to"
         return told + (where if self.request.where else "")
 

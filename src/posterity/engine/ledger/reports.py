@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from posterity import _text
-from posterity._text import counted, lines
+from posterity._text import counted, lines, percent, shown
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import Decided
 from posterity.method import metrics
 from posterity.method.data.arrays import Codes, Mask
 from posterity.method.data.votes import MISSING
 from posterity.validation import expectation as validation_expected
-from posterity.validation.expectation import Estimate, Sums, percent, shown
+from posterity.validation.expectation import Estimate, Sums
 from posterity.validation.outcome import Trust
 
 
@@ -116,11 +116,11 @@ class Report:
             "evaluations": f"{self.evaluations:,}",
             "first labels": f"{self.first_labels:,}",
             "flips": f"{self.flips:,}",
-            "fixed, as expected": shown(fixed) if self.flips else "–",
-            "broken, as expected": shown(broken) if self.flips else "–",
+            "fixed, as expected": shown(**fixed.to_dict()) if self.flips else "–",
+            "broken, as expected": shown(**broken.to_dict()) if self.flips else "–",
         }
         if told is not None and told.accuracy is not None:
-            figures["expected accuracy"] = percent(told.accuracy)
+            figures["expected accuracy"] = percent(**told.accuracy.to_dict())
         more = [
             self._waiting.strip(),
             self.note,
@@ -137,7 +137,8 @@ class Report:
                 f"; as the beliefs have it {self.expected_positive_flips:.1f} fixed and "
                 f"{self.expected_negative_flips:.1f} broken"
             )
-        return f"; about {shown(told.positive_flips)} fixed and {shown(told.negative_flips)} broken"
+        fixed, broken = told.positive_flips.to_dict(), told.negative_flips.to_dict()
+        return f"; about {shown(**fixed)} fixed and {shown(**broken)} broken"
 
     @property
     def _waiting(self) -> str:
@@ -211,7 +212,7 @@ class Expected:
     def __str__(self) -> str:
         if self.accuracy is None:
             return "no label to expect anything of"
-        told = f"expected accuracy {percent(self.accuracy)}"
+        told = f"expected accuracy {percent(**self.accuracy.to_dict())}"
         if not self.checked:
             return f"{told} as the beliefs have it, unchecked: no labelled items to check them on"
         off = 100 * (self.calibration_error or 0.0)

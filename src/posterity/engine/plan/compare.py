@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from posterity._text import shown
 from posterity.engine.evaluation.plans import DEFAULT_SELECTOR, NO_REHEARSAL, Request
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context, Shard
@@ -22,7 +23,7 @@ from posterity.method.data.spec import real_number
 from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
 from posterity.method.decide.selectors import parse as parse_selector
-from posterity.validation.expectation import Estimate, shown
+from posterity.validation.expectation import Estimate
 from posterity.validation.outcome import Rehearsed
 
 
@@ -65,7 +66,7 @@ class Choice:
             "evaluations": f"{self.evaluations:,}",
             "of all items": f"{100 * self.share:.3g} %",
             "cost": self.cost,
-            "net corrections": shown(self.net),
+            "net corrections": shown(**self.net.to_dict()),
             "cost each": self.each,
         }
 
