@@ -36,7 +36,7 @@ CLASSES = 5
 def test_rightness_is_that_of_plain_loops(data: st.DataObject, fit: Dependence) -> None:
     hard = data.draw(histories(fit))
     out, who = [np.empty(hard.shape) for _ in range(3)], np.arange(fit.models)
-    kernels.adapt.rightness(fit.parameters, hard, who, np.zeros((0, 0)), 0, len(hard), *out)
+    kernels.adapt.rightness(fit.parameters, hard, who, np.zeros((0, 0)), *out, 0, len(hard))
     for item, row in enumerate(hard):
         cast = np.flatnonzero(row >= 0)
         if len(cast):

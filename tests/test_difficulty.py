@@ -29,7 +29,7 @@ def test_hardness_is_that_of_plain_loops(data: st.DataObject, fit: Dependence) -
     hard = data.draw(histories(fit))
     scale = np.linspace(0, 1, fit.accuracies.shape[1])
     out, who = np.empty(len(hard)), np.arange(fit.models)
-    kernels.adapt.hardness(fit.parameters, scale, hard, who, np.zeros((0, 0)), 0, len(hard), out)
+    kernels.adapt.hardness(fit.parameters, hard, who, np.zeros((0, 0)), scale, out, 0, len(hard))
     for item, row in enumerate(hard):
         if (row >= 0).any():
             expected = naive_dependence.hardness(fit, votes_of(row), scale.tolist())

@@ -156,7 +156,7 @@ def many_sets(classes: int, models: int, items: int) -> tuple[list[Confusion], C
 
 def all_of(product: Product, hard: Codes) -> list[bytes]:
     folded = product.fold(VoteTable.only(hard))
-    return [array.tobytes() for array in vars(folded).values()]
+    return [array.tobytes() for array in folded]
 
 
 @pytest.mark.parametrize(("models", "classes"), [(5, 7), (12, 200), (40, 300), (70, 20)])
@@ -320,8 +320,8 @@ def test_batches_and_items_one_by_one_give_the_same_bits(
     if isinstance(product._sets, model_sets.Numbered):
         product._sets._given_up = True  # each item is summed over all classes on its own
     apart = [product.fold(votes[at : at + 7], labels[at : at + 7]) for at in range(0, 1500, 7)]
-    for name, values in vars(folded).items():
-        by_parts = np.concatenate([vars(part)[name] for part in apart])
+    for name, values in folded._asdict().items():
+        by_parts = np.concatenate([getattr(part, name) for part in apart])
         np.testing.assert_array_equal(values, by_parts, err_msg=name)
 
 

@@ -79,7 +79,10 @@ def _copy(traffic: int) -> Callable[[], None]:
     def work(start: int, stop: int) -> None:
         target[start:stop] = source[start:stop]
 
-    return lambda: compiler.spread(len(source), work)
+    def copy() -> None:
+        compiler.spread(len(source), work)
+
+    return copy
 
 
 def _measure_dense(history: History) -> DenseTimings:

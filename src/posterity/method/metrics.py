@@ -88,35 +88,32 @@ def flips(truth: ArrayLike, before: ArrayLike, after: ArrayLike) -> Flips:
     >>> flips(truth=[0, 0, 0, 0], before=[0, 1, 1, -1], after=[1, 0, 2, 0])
     Flips(negative=1, positive=1, neutral=1)
     """
-    known, old, new = _arrays(truth=truth, before=before, after=after)
-    changed = flipped(old, new)
-    negative = int((changed & (old == known)).sum())
-    positive = int((changed & (new == known)).sum())
-    return Flips(negative, positive, int(changed.sum()) - negative - positive)
+    return score_step(truth, before, after).flips
 
 
 def backward_trust(truth: ArrayLike, before: ArrayLike, after: ArrayLike) -> float | None:
     """BTC = P(right after | right before)."""
-    known, old, new = _arrays(truth=truth, before=before, after=after)
-    return _share(new == known, among=old == known)
+    return score_step(truth, before, after).btc
 
 
 def backward_error(truth: ArrayLike, before: ArrayLike, after: ArrayLike) -> float | None:
     """BEC = P(wrong before | wrong after)."""
-    known, old, new = _arrays(truth=truth, before=before, after=after)
-    return _share(old != known, among=new != known)
+    return score_step(truth, before, after).bec
 
 
 def score_step(
     truth: ArrayLike, before: ArrayLike, after: ArrayLike, *, evaluations: int = 0
 ) -> StepScore:
     """Every metric of one step; for step 0, ``before`` holds no labels (all −1)."""
+    known, old, new = _arrays(truth=truth, before=before, after=after)
+    was_right, is_right, changed = old == known, new == known, flipped(old, new)
+    negative, positive = int((changed & was_right).sum()), int((changed & is_right).sum())
     return StepScore(
-        items=len(truth),
-        accuracy=accuracy(truth, after),
-        flips=flips(truth, before, after),
-        btc=backward_trust(truth, before, after),
-        bec=backward_error(truth, before, after),
+        items=len(known),
+        accuracy=float(is_right.mean()),
+        flips=Flips(negative, positive, int(changed.sum()) - negative - positive),
+        btc=_share(is_right, among=was_right),
+        bec=_share(~was_right, among=~is_right),
         evaluations=evaluations,
     )
 

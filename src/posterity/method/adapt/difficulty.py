@@ -126,13 +126,9 @@ def _scale(fit: Dependence) -> Floats | None:
 
 
 def _hardness(fit: Dependence, scale: Floats, votes: VoteTable, who: Sequence[int]) -> Floats:
-    out, columns, parameters = np.empty(len(votes)), np.asarray(who, dtype=np.int64), fit.parameters
-    hard, leaning = np.ascontiguousarray(votes.hard, dtype=np.int32), fit.leaning(votes, who)
-
-    def work(start: int, stop: int) -> None:
-        kernels.adapt.hardness(parameters, scale, hard, columns, leaning, start, stop, out)
-
-    kernels.compiler.spread(len(votes), work)
+    out = np.empty(len(votes))
+    given = *fit.inputs(votes, who), scale, out
+    kernels.compiler.spread(len(votes), kernels.adapt.hardness, *given)
     return out
 
 

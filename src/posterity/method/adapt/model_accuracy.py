@@ -145,14 +145,10 @@ def most(before: Dependence, after: Dependence) -> float:
 def _rightness(
     fit: Dependence, votes: VoteTable, who: Sequence[int]
 ) -> tuple[Floats, Floats, Floats]:
-    shape, columns, parameters = votes.hard.shape, np.asarray(who, dtype=np.int64), fit.parameters
+    shape = votes.hard.shape
     out = np.empty(shape), np.empty(shape), np.empty(shape)
-    hard, leaning = np.ascontiguousarray(votes.hard, dtype=np.int32), fit.leaning(votes, who)
-
-    def work(start: int, stop: int) -> None:
-        kernels.adapt.rightness(parameters, hard, columns, leaning, start, stop, *out)
-
-    kernels.compiler.spread(len(votes), work)
+    given = *fit.inputs(votes, who), *out
+    kernels.compiler.spread(len(votes), kernels.adapt.rightness, *given)
     return out
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -186,18 +186,30 @@ class Dependence:
         """
         if not isinstance(votes, VoteTable) or not votes.soft.size or not self._softly:
             return np.zeros((0, 0))
-        hard, columns = _codes(votes.hard), np.asarray(who, dtype=np.int64)
         highest = int(votes.classes.max(initial=MISSING))
         if highest >= self._readings.biases.shape[1]:
             raise InvalidData(f"Soft votes must be about known classes; got {highest}.")
-        out, readings = np.empty((len(hard), len(columns) + 1)), self._readings
-
-        def work(start: int, stop: int) -> None:
-            soft = (votes.soft, votes.classes, votes.weights)
-            kernels.soft_votes.lean(readings, hard, columns, *soft, start, stop, out)
-
-        kernels.compiler.spread(len(hard), work)
+        out = np.empty((len(votes), len(who) + 1))
+        given = self._readings, _codes(votes.hard), np.asarray(who, dtype=np.int64)
+        soft = votes.soft, votes.classes, votes.weights
+        kernels.compiler.spread(len(votes), kernels.soft_votes.lean, *given, *soft, out)
         return out
+
+    def inputs(
+        self, votes: Codes | VoteTable, who: Sequence[int]
+    ) -> tuple[Any, Codes, Rows, Floats]:
+        """What kernels take first: parameters, votes, their models, and what soft votes lean to.
+
+        ``votes`` (n, M): in order of arrival, −1 where there is none; ``who``: the model of each
+        column.
+        """
+        hard = _codes(votes.hard if isinstance(votes, VoteTable) else votes)
+        self._refuse_strange("votes", hard)
+        if hard.shape[1] != len(who) or not all(0 <= model < self.models for model in who):
+            raise InvalidData(
+                f"'who' must name one of {self.models} models for each of {hard.shape[1]} columns."
+            )
+        return self.parameters, hard, np.asarray(who, dtype=np.int64), self.leaning(votes, who)
 
     def believe(
         self,
@@ -208,30 +220,18 @@ class Dependence:
     ) -> Believed:
         """Where items stand with all their votes.
 
-        ``votes`` (n, M): in order of arrival, −1 where there is none; ``who``: the model of each
-        column; ``stored``: labels that win a tie; ``asked`` (n, m): classes to be told of.
+        ``votes``, ``who``: see ``inputs``; ``stored``: labels that win a tie; ``asked`` (n, m):
+        classes to be told of.
         """
-        hard = _codes(votes.hard if isinstance(votes, VoteTable) else votes)
-        items = len(hard)
+        items = len(votes)
         labels = np.full(items, MISSING, dtype=np.int32) if stored is None else _codes(stored)
         wanted = np.zeros((items, 0), dtype=np.int32) if asked is None else _codes(asked)
-        self._refuse_strange(hard, who, labels, wanted)
-        out = Believed(
-            np.empty(items),
-            np.empty(items, dtype=np.int32),
-            np.empty(items),
-            np.empty(wanted.shape),
-        )
-        filled = kernels.dependent.BeliefArrays(*vars(out).values())
-        columns, parameters = np.asarray(who, dtype=np.int64), self.parameters
-        leaning = self.leaning(votes, who)
-
-        def work(start: int, stop: int) -> None:
-            kernels.dependent.believe(
-                parameters, hard, columns, leaning, labels, wanted, start, stop, filled
-            )
-
-        kernels.compiler.spread(items, work)
+        self._refuse_strange("labels", labels)
+        self._refuse_strange("classes", wanted)
+        best = np.empty(items, dtype=np.int32)
+        out = Believed(np.empty(items), best, np.empty(items), np.empty(wanted.shape))
+        given = *self.inputs(votes, who), labels, wanted, out
+        kernels.compiler.spread(items, kernels.dependent.believe, *given)
         return out
 
     def value(
@@ -250,36 +250,18 @@ class Dependence:
         """
         if not 0 <= model < self.models:
             raise InvalidParameter.of("model", f"from 0 to {self.models - 1}", model)
-        hard = _codes(votes.hard if isinstance(votes, VoteTable) else votes)
-        stored = _codes(stored)
-        self._refuse_strange(hard, who, stored, stored[:, None])
-        out, columns, parameters = (
-            np.empty(len(hard)),
-            np.asarray(who, dtype=np.int64),
-            self.parameters,
-        )
-        hope, leaning = float(np.sqrt(ratio)), self.leaning(votes, who)
-
-        def work(start: int, stop: int) -> None:
-            kernels.vote_value.value(
-                *(parameters, hard, columns, leaning, stored),
-                *(model, float(ratio), hope, start, stop, out),
-            )
-
-        kernels.compiler.spread(len(hard), work)
+        labels, out = _codes(stored), np.empty(len(votes))
+        self._refuse_strange("labels", labels)
+        given = *self.inputs(votes, who), labels, model, float(ratio), float(np.sqrt(ratio)), out
+        kernels.compiler.spread(len(votes), kernels.vote_value.value, *given)
         return out
 
-    def _refuse_strange(self, hard: Codes, who: Sequence[int], labels: Codes, asked: Codes) -> None:
+    def _refuse_strange(self, name: str, codes: Codes) -> None:
         """Kernels do not look where they read: a code that is no class must not reach them."""
-        for name, codes in (("votes", hard), ("labels", labels), ("classes", asked)):
-            highest = int(codes.max(initial=MISSING))
-            if highest >= self.classes:
-                raise InvalidData(
-                    f"'{name}' must be between {MISSING} and {self.classes - 1}; got {highest}."
-                )
-        if hard.shape[1] != len(who) or not all(0 <= model < self.models for model in who):
+        highest = int(codes.max(initial=MISSING))
+        if highest >= self.classes:
             raise InvalidData(
-                f"'who' must name one of {self.models} models for each of {hard.shape[1]} columns."
+                f"'{name}' must be between {MISSING} and {self.classes - 1}; got {highest}."
             )
 
 
@@ -288,8 +270,7 @@ def _codes(given: Codes) -> Codes:
     return np.ascontiguousarray(given, dtype=np.int32)
 
 
-@dataclass(frozen=True, eq=False)
-class Believed:
+class Believed(NamedTuple):
     """Where items stand with all their votes."""
 
     entropy: Floats

@@ -69,7 +69,7 @@ class DependentBeliefs(BeliefState):
 
     def entropy(self, rows: ArrayLike | None = None) -> Floats:
         """S_n, as the fit of its last vote has it."""
-        return self._entropy[self._at(rows)]
+        return self._entropy.copy() if rows is None else self._entropy[np.asarray(rows)]
 
     def most_believed(
         self, rows: ArrayLike | None = None, *, stored: ArrayLike | None = None
@@ -77,7 +77,7 @@ class DependentBeliefs(BeliefState):
         """k̂; exact ties go to the stored label, else to the class voted for most recently."""
         labels = None if stored is None else np.asarray(stored)
         if self._at_once is None or rows is not None or labels is None:
-            return self._fit.believe(self.table[self._at(rows)], self._who, labels).best
+            return self._fit.believe(self._votes(rows), self._who, labels).best
         asked, believed = self._at_once
         best = believed.best.copy()
         # Labels matter in a tie only, and then not if they are the best, or those asked for.
@@ -90,7 +90,7 @@ class DependentBeliefs(BeliefState):
         """p(k̂)."""
         if self._at_once is not None and rows is None:
             return self._at_once[1].belief_best
-        return self._fit.believe(self.table[self._at(rows)], self._who).belief_best
+        return self._fit.believe(self._votes(rows), self._who).belief_best
 
     def of_stored(self) -> Floats:
         """p(l) of the labels these beliefs were made with; 0 where there is none."""
@@ -122,3 +122,6 @@ class DependentBeliefs(BeliefState):
     def value(self, stored: Codes, *, fit: Dependence, model: int, ratio: float) -> Floats:
         """What a vote of the next model could change; see ``Dependence.value``."""
         return fit.value(self.table, self._who, stored, model=model, ratio=ratio)
+
+    def _votes(self, rows: ArrayLike | None) -> VoteTable:
+        return self.table if rows is None else self.table[np.asarray(rows)]

@@ -120,10 +120,8 @@ def _described(
     most = int((votes.hard != MISSING).sum() + len(votes))
     rows, ends = np.empty((most, NUMBERS)), np.empty(len(votes), dtype=np.int64)
     own = np.empty(len(votes), dtype=np.int64)
-    columns, leaning = np.asarray(who, dtype=np.int64), fitted.leaning(votes, who)
-    hard = np.ascontiguousarray(votes.hard, dtype=np.int32)
     known = np.ascontiguousarray(truth, dtype=np.int32)
-    kernels.vote_value.describe(fitted.parameters, hard, columns, leaning, known, ends, rows, own)
+    kernels.vote_value.describe(*fitted.inputs(votes, who), known, ends, rows, own)
     return rows[: ends[-1] if len(ends) else 0], ends, own
 
 

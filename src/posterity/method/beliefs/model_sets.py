@@ -128,13 +128,8 @@ class Numbered:
         # Those that begin with the same models next to each other.
         backwards = bits @ (np.int64(1) << np.arange(self._models)[::-1])
         order = first + np.argsort(backwards)
-        kernels.compiler.spread(
-            number - first,
-            lambda start, stop: kernels.sets.fill(
-                self._terms, self._voters, order[start:stop], self._sums
-            ),
-            least=64,
-        )
+        given = self._terms, self._voters, order, self._sums
+        kernels.compiler.spread(number - first, kernels.sets.fill, *given, least=64)
 
 
 def _survey(hard: Codes, values: Any, occurs: Mask) -> tuple[Any, int]:
@@ -142,12 +137,7 @@ def _survey(hard: Codes, values: Any, occurs: Mask) -> tuple[Any, int]:
     keys = np.empty(len(hard), dtype=values.dtype)
     wide = values.dtype.itemsize > 4
     survey = kernels.sets.survey_wide if wide else kernels.sets.survey
-    highest = [-1]
-    kernels.compiler.spread(
-        len(hard),
-        lambda start, stop: highest.append(survey(hard, values, start, stop, keys, occurs)),
-    )
-    return keys, max(highest)
+    return keys, max(kernels.compiler.spread(len(hard), survey, hard, values, keys, occurs))
 
 
 _NO_MARKS: Mask = np.zeros(0, dtype=np.bool_)

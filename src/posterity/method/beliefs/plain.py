@@ -12,7 +12,7 @@ import numpy as np
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.beliefs import priors
 from posterity.method.beliefs.confusion import Confusion
-from posterity.method.beliefs.product import Folded, Product
+from posterity.method.beliefs.product import Product
 from posterity.method.beliefs.state import BeliefState
 from posterity.method.data.arrays import ArrayLike, Codes, Floats, Rows
 from posterity.method.data.votes import (
@@ -94,7 +94,7 @@ class Beliefs(BeliefState):
         self._product = Product(self.prior, [*confusions, confusion])
         present = where[hard != MISSING]
         now = self._product.fold(self.table[present])
-        for kept, new in zip(vars(self._folded).values(), vars(now).values(), strict=True):
+        for kept, new in zip(self._folded, now, strict=True):
             kept[present] = new
 
     def entropy(self, rows: ArrayLike | None = None) -> Floats:
@@ -114,7 +114,7 @@ class Beliefs(BeliefState):
             labels = np.full(len(where), MISSING, dtype=np.int32)
         else:
             labels = self._labels(stored, "stored", where)
-        folded = self._folded if rows is None else self._folded_at(where)
+        folded = self._folded if rows is None else self._folded.of_rows(where)
         if not folded.tied.any():
             return folded.best.copy()
         return self._product.prefer(self.table[where], labels, folded)
@@ -136,10 +136,7 @@ class Beliefs(BeliefState):
 
     def of_best(self, rows: ArrayLike | None = None) -> Floats:
         """p(k̂)."""
-        return self._folded_at(self._at(rows)).belief_best
-
-    def _folded_at(self, rows: Rows) -> Folded:
-        return Folded(*(kept[rows] for kept in vars(self._folded).values()))
+        return self._folded.of_rows(self._at(rows)).belief_best
 
     def _at(self, rows: ArrayLike | None) -> Rows:
         return super()._at(None if rows is None else check_rows(rows, self.items))

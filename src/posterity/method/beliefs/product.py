@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from posterity.method import kernels
 from posterity.method.beliefs import priors
 from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.model_sets import model_sets
-from posterity.method.data.arrays import Codes, Floats, Mask
+from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, VoteTable
 
 if TYPE_CHECKING:
@@ -25,8 +24,7 @@ SOFT_CELLS = 2**21
 """Cells of soft votes that are written out at a time: 40 MiB."""
 
 
-@dataclass(frozen=True, eq=False)
-class Folded:
+class Folded(NamedTuple):
     """Where items stand with all their votes."""
 
     entropy: Floats
@@ -51,6 +49,11 @@ class Folded:
             np.empty(items),
             np.empty(items) if labelled else np.full(items, -np.inf),
         )
+
+    def of_rows(self, rows: Rows | slice) -> Folded:
+        """Those of some items; of a slice no copies, to be filled."""
+        parts: list[Any] = [array[rows] for array in self]
+        return Folded(*parts)
 
     # By the same function as every other belief: the ratio of two may be exactly what a rule asks
     # for, and must not depend on where they come from.
@@ -99,16 +102,9 @@ class Product:
         labels = np.zeros(0, dtype=np.int32) if stored is None else stored
         self._refuse_strange("labels", int(labels.max(initial=MISSING)))
         out = Folded.room(len(votes), labelled=stored is not None)
-        filled = kernels.entropy.FoldArrays(*vars(out).values())
-        for block, cast, sets in self._blocks(votes):
-
-            def work(
-                start: int, stop: int, cast: VoteArrays = cast, sets: Sets = sets, at: int = block
-            ) -> None:
-                written = kernels.entropy.FoldArrays(*(array[at:] for array in filled))
-                kernels.fold.fold(self.terms, cast, sets, labels[at:], start, stop, written)
-
-            kernels.compiler.spread(len(cast.hard), work)
+        for at, cast, sets in self._blocks(votes):
+            given = self.terms, cast, sets, labels[at:], out.of_rows(slice(at, None))
+            kernels.compiler.spread(len(cast.hard), kernels.fold.fold, *given)
         return out
 
     def _refuse_strange(self, name: str, highest: int) -> None:
@@ -135,14 +131,9 @@ class Product:
     def joints(self, votes: VoteTable, asked: Codes) -> Floats:
         """(n, m) the log-joints of the classes asked for; −inf where the code is missing."""
         logs = np.empty(asked.shape)
-        for block, cast, sets in self._blocks(votes):
-
-            def work(
-                start: int, stop: int, cast: VoteArrays = cast, sets: Sets = sets, at: int = block
-            ) -> None:
-                kernels.joints.joints(self.terms, cast, sets, asked[at:], start, stop, logs[at:])
-
-            kernels.compiler.spread(len(cast.hard), work)
+        for at, cast, sets in self._blocks(votes):
+            given = self.terms, cast, sets, asked[at:], logs[at:]
+            kernels.compiler.spread(len(cast.hard), kernels.joints.joints, *given)
         return logs
 
     def _blocks(self, votes: VoteTable) -> Iterator[tuple[int, VoteArrays, Sets]]:

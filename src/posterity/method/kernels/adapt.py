@@ -11,24 +11,56 @@ from posterity.method.kernels.dependent import LARGE, RARE, calibrate, gather, r
 
 
 @compiled
+def weigh_levels(par: Any, votes: int, count: int, one: int, space: Any, out: Any) -> float:
+    """``out`` (D,): how likely just the voters for a candidate are right at each level; the sum.
+
+    ``score`` has it written out: there a call would take half as long again.
+    """
+    none = one == count
+    truth = 0 if none else space.candidates[one]
+    total = 0.0
+    for level in range(len(out)):
+        if none:
+            weight = par.overall[level]
+            for other in range(count):
+                code = space.candidates[other]
+                weight -= par.prior[code] * par.levels[code, level]
+            weight = max(weight, RARE)
+        else:
+            weight = par.levels[truth, level]
+        divisor = 1.0
+        for at in range(votes):
+            chance = par.odds[space.model[at], level]
+            if not none:
+                chance *= par.shifts[space.model[at], truth]
+            divisor *= 1.0 + chance
+            if space.place[at] == one:
+                weight *= chance
+            if divisor > LARGE:
+                weight, divisor = weight / divisor, 1.0
+        out[level] = weight / divisor
+        total += out[level]
+    return total
+
+
+@compiled
 def rightness(
     par: Any,
     hard: Any,
     who: Any,
     leaning: Any,
-    start: int,
-    stop: int,
     believed: Any,
     thought: Any,
     spread: Any,
+    start: int,
+    stop: int,
 ) -> None:
     """(n, M) for each vote of items ``start`` to ``stop``, 0 where there is none.
 
     ``believed``: that it is right, given all votes of the item; ``thought``: how likely that was at
     the levels of difficulty these speak for; ``spread``: the variance of the latter.
     """
-    space, depth = room(len(who)), par.odds.shape[1]
-    weights = np.empty(depth)
+    space, weights = room(len(who)), np.empty(par.odds.shape[1])
     for item in range(start, stop):
         votes = gather(hard, who, leaning, item, space)
         count = score(par, votes, space)
@@ -40,26 +72,7 @@ def rightness(
                 continue
             none = one == count
             truth = 0 if none else space.candidates[one]
-            total = 0.0
-            for level in range(depth):
-                weight = par.overall[level] if none else par.levels[truth, level]
-                if none:
-                    for other in range(count):
-                        code = space.candidates[other]
-                        weight -= par.prior[code] * par.levels[code, level]
-                    weight = max(weight, RARE)
-                divisor = 1.0
-                for at in range(votes):
-                    chance = par.odds[space.model[at], level]
-                    if not none:
-                        chance *= par.shifts[space.model[at], truth]
-                    divisor *= 1.0 + chance
-                    if space.place[at] == one:
-                        weight *= chance
-                    if divisor > LARGE:
-                        weight, divisor = weight / divisor, 1.0
-                weights[level] = weight / divisor
-                total += weights[level]
+            total = weigh_levels(par, votes, count, one, space, weights)
             if total <= 0.0:
                 continue
             vote = 0
@@ -68,7 +81,7 @@ def rightness(
                     continue
                 if space.place[vote] == one:
                     believed[item, at] += space.belief[one]
-                for level in range(depth):
+                for level in range(len(weights)):
                     chance = par.odds[who[at], level]
                     if not none:
                         chance *= par.shifts[who[at], truth]
@@ -81,16 +94,14 @@ def rightness(
 
 @compiled
 def hardness(
-    par: Any, scale: Any, hard: Any, who: Any, leaning: Any, start: int, stop: int, out: Any
+    par: Any, hard: Any, who: Any, leaning: Any, scale: Any, out: Any, start: int, stop: int
 ) -> None:
     """The mean of ``scale`` over levels, as the votes of items ``start`` to ``stop`` have it.
 
     Over the candidates by what is believed of them, and for each over the levels by how likely it
     is there that just its voters were right.
     """
-    space = room(len(who))
-    prior, levels, odds, shifts = par.prior, par.levels, par.odds, par.shifts
-    depth = len(scale)
+    space, weights = room(len(who)), np.empty(par.odds.shape[1])
     for item in range(start, stop):
         votes = gather(hard, who, leaning, item, space)
         count = score(par, votes, space)
@@ -99,29 +110,9 @@ def hardness(
         for one in range(count + 1):
             if space.belief[one] <= 0.0:
                 continue
-            none = one == count
-            truth = 0 if none else space.candidates[one]
-            total, weighed = 0.0, 0.0
-            for level in range(depth):
-                weight = par.overall[level] if none else levels[truth, level]
-                if none:
-                    for other in range(count):
-                        code = space.candidates[other]
-                        weight -= prior[code] * levels[code, level]
-                    weight = max(weight, RARE)
-                divisor = 1.0
-                for at in range(votes):
-                    chance = odds[space.model[at], level]
-                    if not none:
-                        chance *= shifts[space.model[at], truth]
-                    divisor *= 1.0 + chance
-                    if space.place[at] == one:
-                        weight *= chance
-                    if divisor > LARGE:
-                        weight, divisor = weight / divisor, 1.0
-                weight /= divisor
-                total += weight
-                weighed += weight * scale[level]
+            total, weighed = weigh_levels(par, votes, count, one, space, weights), 0.0
+            for level in range(len(scale)):
+                weighed += weights[level] * scale[level]
             if total > 0.0:
                 mean += space.belief[one] * weighed / total
         out[item] = mean

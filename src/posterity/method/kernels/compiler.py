@@ -92,16 +92,21 @@ def threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def spread(items: int, work: Callable[[int, int], object], *, least: int = LEAST_ITEMS) -> None:
-    """Call ``work(start, stop)`` on ranges that cover all items, on as many threads as allowed."""
+def spread(
+    items: int, work: Callable[..., Any], *arguments: Any, least: int = LEAST_ITEMS
+) -> list[Any]:
+    """Call ``work(*arguments, start, stop)`` on ranges that cover all items; what it returns.
+
+    On as many threads as allowed.
+    """
     number = min(threads(), items // least)
     if number < 2:
-        work(0, items)
-        return
+        return [work(*arguments, 0, items)]
     # More ranges than threads: items differ in what they cost.
     size = -(-items // (number * 4))
     with ThreadPoolExecutor(number) as pool:
-        for done in [
-            pool.submit(work, start, min(start + size, items)) for start in range(0, items, size)
-        ]:
-            done.result()
+        parts = [
+            pool.submit(work, *arguments, start, min(start + size, items))
+            for start in range(0, items, size)
+        ]
+        return [part.result() for part in parts]

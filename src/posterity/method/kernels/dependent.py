@@ -274,9 +274,9 @@ def believe(
     leaning: Any,
     stored: Any,
     asked: Any,
+    out: Any,
     start: int,
     stop: int,
-    out: Any,
 ) -> None:
     """Items ``start`` to ``stop``: entropy, most believed class, and belief in classes asked for.
 
@@ -344,12 +344,3 @@ def last(space: Any, votes: int, one: int, other: int) -> bool:
         if space.place[at] == other:
             return False
     return False
-
-
-class BeliefArrays(NamedTuple):
-    """What is written for each item."""
-
-    entropy: Any
-    best: Any
-    belief_best: Any
-    asked: Any

@@ -6,24 +6,11 @@ whichever batch it is, and at whichever place.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from posterity.method.kernels.compiler import compiled
-
-
-class FoldArrays(NamedTuple):
-    """What is written for each item."""
-
-    entropy: Any
-    best: Any
-    tied: Any
-    log_best: Any
-    log_total: Any
-    log_stored: Any
-    """Of the label each item has; not written where no labels are given."""
-
 
 BATCH = 512
 """Items at a time: their scratch stays in the nearest cache."""

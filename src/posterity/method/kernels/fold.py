@@ -20,7 +20,7 @@ from posterity.method.kernels.sets import COLUMNS, accumulate, summarise
 
 
 @compiled
-def fold(terms: Any, cast: Any, sets: Any, stored: Any, start: int, stop: int, out: Any) -> None:
+def fold(terms: Any, cast: Any, sets: Any, stored: Any, out: Any, start: int, stop: int) -> None:
     """Items ``start`` to ``stop``; ``stored`` holds the labels of all items, or nothing."""
     prior, near, starts, middle = terms.prior, terms.near, terms.starts, terms.middle
     base = terms.logs

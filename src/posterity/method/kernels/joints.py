@@ -13,7 +13,7 @@ FEW = 8
 
 
 @compiled
-def joints(terms: Any, cast: Any, sets: Any, asked: Any, start: int, stop: int, logs: Any) -> None:
+def joints(terms: Any, cast: Any, sets: Any, asked: Any, logs: Any, start: int, stop: int) -> None:
     """(n, m) the log-joints of the classes asked for, (n, m); −inf where none is."""
     prior, near, starts = terms.prior, terms.near, terms.starts
     hard, soft, soft_cells = cast.hard, cast.soft, cast.soft_cells

@@ -128,8 +128,8 @@ def summarise(logs: Any, weights: Any, sums: Any) -> None:
 
 
 @compiled
-def fill(terms: Any, voters: Any, order: Any, sums: Any) -> None:
-    """The sets in that order; ``voters`` holds how many models, and which.
+def fill(terms: Any, voters: Any, order: Any, sums: Any, start: int, stop: int) -> None:
+    """The sets from there to there in that order; ``voters`` holds how many models, and which.
 
     What a set has in common with the one before it, from its first model on, is not done again.
     """
@@ -140,7 +140,7 @@ def fill(terms: Any, voters: Any, order: Any, sums: Any) -> None:
         logs[0, k] = terms.prior[k, 0]
         weights[0, k] = terms.prior[k, 1]
     path = np.full(models + 1, -1)
-    for at in range(len(order)):
+    for at in range(start, stop):
         one = order[at]
         count = voters[one, 0]
         depth = 0
@@ -178,7 +178,7 @@ def tabulate(prior: Any, kinds: Any, counts: Any, table: Any, sums: Any, one: in
 
 def _surveying(name: str) -> Any:
     @compiled_as(name)
-    def survey(votes: Any, values: Any, start: int, stop: int, keys: Any, occurs: Any) -> int:
+    def survey(votes: Any, values: Any, keys: Any, occurs: Any, start: int, stop: int) -> int:
         """The key of each item, the sum of the values of those who voted; returns the top code.
 
         ``occurs`` has a mark for each key, or no room at all.

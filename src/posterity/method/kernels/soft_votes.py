@@ -37,9 +37,9 @@ def lean(
     places: Any,
     kept: Any,
     weights: Any,
+    out: Any,
     start: int,
     stop: int,
-    out: Any,
 ) -> None:
     """(n, M+1) what soft votes lean to the class of each vote by, and last to none of these.
 

@@ -21,9 +21,9 @@ def value(
     model: int,
     ratio: float,
     hope: float,
+    out: Any,
     start: int,
     stop: int,
-    out: Any,
 ) -> None:
     """What a vote of ``model`` is expected to be worth, in positive flips.
 
