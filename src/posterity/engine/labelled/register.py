@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from posterity._text import counted
-from posterity.engine.items.add import id_array, rows_or_none
+from posterity._text import Result, counted
+from posterity.engine.items.lookup import id_array, rows_or_none
 from posterity.engine.labelled.labelled_file import (
     NOTHING,
     UNKNOWN_ITEM,
     LabelledData,
     StoredVotes,
-    labelled_weights,
     read_evidence,
 )
 from posterity.engine.labelled.labelled_votes import (
@@ -24,6 +23,7 @@ from posterity.engine.labelled.labelled_votes import (
     checksum,
     labelled_rows,
     labelled_truth,
+    labelled_weights,
 )
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Registered
@@ -49,7 +49,7 @@ WIDE = 0.05
 
 
 @dataclass(frozen=True)
-class Registration:
+class Registration(Result):
     """What is known of a model after it was registered."""
 
     model: str
@@ -64,10 +64,6 @@ class Registration:
     source: str | None = None
     """Where its votes come from, if the store knows."""
     cost: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         told = f"{self.model} is registered"
