@@ -8,18 +8,19 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
-_CELL = "text-align:right;padding:2px 12px 2px 0;font-variant-numeric:tabular-nums"
-_TEXT = "text-align:left;padding:2px 12px 2px 0"
-_QUIET = "opacity:.7"
-
 
 @dataclass(frozen=True)
 class Result:
-    """What a command found or did: a value that prints itself, as text and as JSON."""
+    """What an operation found or did: it prints itself, for people."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return asdict(self)
+
+
+_CELL = "text-align:right;padding:2px 12px 2px 0;font-variant-numeric:tabular-nums"
+_TEXT = "text-align:left;padding:2px 12px 2px 0"
+_QUIET = "opacity:.7"
 
 
 def html_page(title: str, figures: Mapping[str, str], *more: str) -> str:

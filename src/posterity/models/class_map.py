@@ -298,6 +298,10 @@ class ModelSettings:
         values = {name: getattr(stated, name) for name in names}
         return replace(self, **{k: value for k, value in values.items() if value not in (None, [])})
 
+    def cost_of(self, evaluations: int) -> float | None:
+        """What so many evaluations cost; None: unknown."""
+        return None if self.cost is None else self.cost * evaluations
+
     def answers(self, classes: Classes) -> Answers:
         """How the model's words become the store's classes."""
         own = None if self.classes is None else tuple(self.classes)

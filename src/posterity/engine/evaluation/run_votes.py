@@ -51,8 +51,13 @@ class Run:
 
     def give_up(self) -> None:
         """Its evaluation ended before anything was spent: it is a plan again."""
-        if not (self.batches("votes") or self.batches("errors")):
+        if not self.is_spent:
             self.context.files.delete(f"{self.folder}/{BEGUN}")
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the model was asked: there are votes, or items it failed on."""
+        return bool(self.batches("votes") or self.batches("errors"))
 
     def batches(self, kind: str) -> list[str]:
         """The files of one kind (``votes`` or ``errors``)."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from posterity._text import Result
 from posterity.engine.ledger.context import Context, Shard
 from posterity.engine.ledger.decide import Decided
 from posterity.engine.ledger.reports import UNIT
@@ -37,7 +36,7 @@ def correctable(context: Context, evaluations: int, first: int) -> tuple[float, 
 
 
 @dataclass(frozen=True)
-class Total(Result):
+class Total:
     """How many items have a label, and how much these are believed."""
 
     labels: int = 0
@@ -53,6 +52,10 @@ class Total(Result):
         """As expectations take them: of labels that votes decided."""
         left = self.labels - self.pinned
         return Sums(left, self.belief / UNIT - self.pinned, self.squares / UNIT - self.pinned)
+
+    def to_dict(self) -> dict[str, int]:
+        """As a header keeps it."""
+        return asdict(self)
 
     def __add__(self, other: Total) -> Total:
         """Of one part and of another, or of what another part changes."""
