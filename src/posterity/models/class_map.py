@@ -1,4 +1,4 @@
-"""Class map: what a model says, in its own words, as votes for our classes."""
+"""Class map: what a model says, in its own words, as votes for our classes; kept as settings."""
 
 from __future__ import annotations
 
