@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
-
-from posterity._text import Result
 
 SHOWN = 3
 """Votes of a model that are told of, if more would change the label."""
@@ -60,7 +58,7 @@ class DecisiveVote:
 
 
 @dataclass(frozen=True)
-class Explanation(Result):
+class Explanation:
     """Why an item's label is what it is."""
 
     id: Any
@@ -84,6 +82,10 @@ class Explanation(Result):
     """Of each silent model at most the 100 likeliest votes."""
     pinned: int | None = None
     """The review in which a person decided the label; None: votes did."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return asdict(self)
 
     def __str__(self) -> str:
         if self.label is None:

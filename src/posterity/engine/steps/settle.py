@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
-from posterity._text import Result
 from posterity._version import __version__
 from posterity.engine.ledger.commit import commit_step, retried
 from posterity.engine.ledger.context import Context
@@ -18,7 +17,7 @@ from posterity.engine.steps.fold import FoldedShards, settle_shard
 
 
 @dataclass(frozen=True)
-class Settled(Result):
+class Settled:
     """What a settle did."""
 
     step: int | None
@@ -28,6 +27,10 @@ class Settled(Result):
     expected_negative_flips: float = 0.0
     expected_positive_flips: float = 0.0
     note: str = ""
+
+    def to_dict(self) -> dict[str, int | float | str | None]:
+        """As ``--json`` prints it."""
+        return asdict(self)
 
     def __str__(self) -> str:
         if self.step is None:
