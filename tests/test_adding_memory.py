@@ -16,7 +16,7 @@ import pytest
 from posterity import Model, Store
 from posterity.engine.items import add as items_add
 from posterity.engine.items import item_files, lookup, unique_ids
-from posterity.engine.items.add import rows_or_none
+from posterity.engine.items.lookup import rows_or_none
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.reports import Report
 from posterity.engine.steps import import_predictions

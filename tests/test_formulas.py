@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from posterity import Model, Store
 from posterity.cli import run
 from posterity.errors import InvalidData
-from posterity.storage.output import as_stored, harmless, write_stream
+from posterity.storage.input import as_stored
+from posterity.storage.output import harmless, write_stream
 from tests import asgi
 
 FORMULA = "=cmd|' /C calc'!A0"

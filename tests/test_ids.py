@@ -17,8 +17,7 @@ from posterity import Store
 from posterity._text import counted
 from posterity.engine.items import item_files, unique_ids
 from posterity.engine.items import lookup as items_lookup
-from posterity.engine.items.add import rows_or_none
-from posterity.engine.items.lookup import Lookup
+from posterity.engine.items.lookup import Lookup, rows_or_none
 from posterity.engine.items.unique_ids import Distinct, hashes_of
 from posterity.engine.ledger import item_groups as ledger_ids
 from posterity.engine.ledger.context import Context

@@ -1,4 +1,4 @@
-"""Class map: what a model says, in its own words, as votes for our classes."""
+"""Class map: what a model says, in its own words, as votes for our classes; kept as settings."""
 
 from __future__ import annotations
 
@@ -297,6 +297,10 @@ class ModelSettings:
         names = ("classes", "class_map", "other", "soft", "cost", "predict")
         values = {name: getattr(stated, name) for name in names}
         return replace(self, **{k: value for k, value in values.items() if value not in (None, [])})
+
+    def cost_of(self, evaluations: int) -> float | None:
+        """What so many evaluations cost; None: unknown."""
+        return None if self.cost is None else self.cost * evaluations
 
     def answers(self, classes: Classes) -> Answers:
         """How the model's words become the store's classes."""

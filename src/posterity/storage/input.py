@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 
 from posterity._text import counted
 from posterity.errors import InvalidData, PosterityError
+from posterity.method.data.arrays import Mask
 from posterity.storage.files import local_path
 
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
@@ -26,6 +28,9 @@ CSV_PARSING = pa_csv.ParseOptions(newlines_in_values=True)
 
 FEW = 1000
 """Texts that are looked at first."""
+
+SIGNS = r"[=+\-@\t\r\n＝＋－＠]"
+"""What a text begins with that a spreadsheet takes for a formula; an apostrophe disarms it."""
 
 _CSV_TYPES: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
@@ -182,6 +187,36 @@ def as_numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     if not len(texts) or texts.null_count or not pc.all(plain).as_py():
         return texts
     return texts.cast(pa.int64())
+
+
+def as_stored(ids: pa.ChunkedArray, known: Callable[[pa.ChunkedArray], Mask]) -> pa.ChunkedArray:
+    """Ids of a CSV file that may be one of ours, come back: without the apostrophe we put there.
+
+    It is taken away where the id without it is known, and the one with it is not. Where both are,
+    nobody can tell which one is meant, and nothing is guessed.
+    """
+    if not pa.types.is_string(ids.type) or not pc.any(pc.starts_with(ids, "'")).as_py():
+        return ids
+    marked = pc.match_substring_regex(ids, f"^'+{SIGNS}")
+    at = np.flatnonzero(np.asarray(pc.fill_null(marked, False)))
+    if not len(at):
+        return ids
+    given = ids.take(pa.array(at))
+    plain = pc.utf8_slice_codeunits(given, 1)
+    with_it, without = known(given), known(plain)
+    if (with_it & without).any():
+        first = given[int(np.flatnonzero(with_it & without)[0])].as_py()
+        raise InvalidData(
+            f"The file has the id {first!r}, and the store has {first!r} as well as {first[1:]!r}: "
+            "an apostrophe may have been put there to keep a spreadsheet from running it.",
+            hint="Write the items as Parquet or with --exact, and give those ids back as they are.",
+        )
+    changed = np.zeros(len(ids), dtype=np.bool_)
+    changed[at[without]] = True
+    restored = plain.filter(pa.array(without)).combine_chunks()
+    return pa.chunked_array(
+        [pc.replace_with_mask(ids.combine_chunks(), pa.array(changed), restored)]
+    )
 
 
 def built(make: Any, name: str) -> Any:

@@ -8,15 +8,14 @@ from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from posterity.errors import InvalidData, InvalidParameter
-from posterity.method.data.arrays import Mask
+from posterity.errors import InvalidParameter
 from posterity.storage.files import local_path
+from posterity.storage.input import SIGNS
 from posterity.storage.row_groups import GROUP_BYTES, cut
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
@@ -110,7 +109,6 @@ def written_whole(path: Path) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
-_SIGNS = r"[=+\-@\t\r\n＝＋－＠]"
 _NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$"
 """Of use to a spreadsheet, and harmless."""
 
@@ -139,38 +137,8 @@ def _harmless(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = column.cast(pa.string())
     if column.type not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         return column
-    begins = pc.match_substring_regex(column, f"^'*{_SIGNS}")
+    begins = pc.match_substring_regex(column, f"^'*{SIGNS}")
     formula = pc.and_not(begins, pc.match_substring_regex(column, _NUMBER))
     mark, nothing = (pa.scalar(text).cast(column.type) for text in (b"'", b""))
     marked = pc.binary_join_element_wise(mark, column, nothing)
     return pc.if_else(formula, marked, column)
-
-
-def as_stored(ids: pa.ChunkedArray, known: Callable[[pa.ChunkedArray], Mask]) -> pa.ChunkedArray:
-    """Ids of a CSV file that may be one of ours, come back: without the apostrophe we put there.
-
-    It is taken away where the id without it is known, and the one with it is not. Where both are,
-    nobody can tell which one is meant, and nothing is guessed.
-    """
-    if not pa.types.is_string(ids.type) or not pc.any(pc.starts_with(ids, "'")).as_py():
-        return ids
-    marked = pc.match_substring_regex(ids, f"^'+{_SIGNS}")
-    at = np.flatnonzero(np.asarray(pc.fill_null(marked, False)))
-    if not len(at):
-        return ids
-    given = ids.take(pa.array(at))
-    plain = pc.utf8_slice_codeunits(given, 1)
-    with_it, without = known(given), known(plain)
-    if (with_it & without).any():
-        first = given[int(np.flatnonzero(with_it & without)[0])].as_py()
-        raise InvalidData(
-            f"The file has the id {first!r}, and the store has {first!r} as well as {first[1:]!r}: "
-            "an apostrophe may have been put there to keep a spreadsheet from running it.",
-            hint="Write the items as Parquet or with --exact, and give those ids back as they are.",
-        )
-    changed = np.zeros(len(ids), dtype=np.bool_)
-    changed[at[without]] = True
-    restored = plain.filter(pa.array(without)).combine_chunks()
-    return pa.chunked_array(
-        [pc.replace_with_mask(ids.combine_chunks(), pa.array(changed), restored)]
-    )

@@ -6,14 +6,14 @@ import json
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from posterity._text import Result
 from posterity.engine.evaluation.plans import load_plan
 from posterity.engine.ledger.context import Context
 from posterity.errors import StoreError, UnknownName
@@ -51,8 +51,13 @@ class Run:
 
     def give_up(self) -> None:
         """Its evaluation ended before anything was spent: it is a plan again."""
-        if not (self.batches("votes") or self.batches("errors")):
+        if not self.is_spent:
             self.context.files.delete(f"{self.folder}/{BEGUN}")
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the model was asked: there are votes, or items it failed on."""
+        return bool(self.batches("votes") or self.batches("errors"))
 
     def batches(self, kind: str) -> list[str]:
         """The files of one kind (``votes`` or ``errors``)."""
@@ -184,7 +189,7 @@ PLANNED, STARTED, DAMAGED = "planned", "started", "damaged"
 
 
 @dataclass(frozen=True)
-class OpenRun:
+class OpenRun(Result):
     """A plan, or a run with votes that wait for their step."""
 
     run: str
@@ -199,10 +204,6 @@ class OpenRun:
     read: int | None = None
     """The last step when it was planned."""
     started: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
 
 def open_runs(context: Context) -> list[OpenRun]:

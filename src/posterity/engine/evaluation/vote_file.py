@@ -24,8 +24,7 @@ from posterity.method.decide.rules import AtMost
 from posterity.models.class_map import Answers
 from posterity.models.soft_columns import SoftColumns, read_soft
 from posterity.storage import parquet
-from posterity.storage.input import as_numbers, column, ids_of, read_rows, truth_types
-from posterity.storage.output import as_stored
+from posterity.storage.input import as_numbers, as_stored, column, ids_of, read_rows, truth_types
 from posterity.storage.stream import Stream
 
 WHAT = "file of votes"

@@ -63,13 +63,9 @@ class OnRay:
             return cls(given)
         _CONNECTED.clear()
         try:
-            if address == "local":
-                ray.init(address="local", include_dashboard=False, **_QUIET)
-            elif address:
-                # Not by Ray's client, though written so: a driver is on a node of its cluster.
-                ray.init(address=address, **_QUIET)
-            else:
-                ray.init(address="auto", **_QUIET)
+            # Not by Ray's client, though written so: a driver is on a node of its cluster.
+            own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+            ray.init(address=address or "auto", **own, **_QUIET)
         # A ValueError is a package that Ray lacks, or an address it cannot read.
         except (ConnectionError, RayError, RuntimeError, OSError, ValueError) as error:
             raise Unavailable(

@@ -18,7 +18,7 @@ from posterity.engine.inspect.explanation import (
     in_share,
     in_times,
 )
-from posterity.engine.items.add import find_rows, id_array
+from posterity.engine.items.lookup import find_rows, id_array
 from posterity.engine.ledger import decide
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import StepPolicy

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from posterity._text import Progress
 from posterity.engine.evaluation.run_votes import unfinished
-from posterity.engine.items.add import find_rows, id_array
+from posterity.engine.items.lookup import find_rows, id_array
 from posterity.engine.ledger import decide, publish
 from posterity.engine.ledger import history as ledger_history
 from posterity.engine.ledger.context import Context, Shard

@@ -10,32 +10,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from posterity._text import counted
 from posterity.engine.items.item_files import (
     RESERVED,
     Incoming,
     Look,
     PayloadReader,
     fitted,
+    items_table,
     look_through,
     write_all,
 )
-from posterity.engine.items.lookup import Lookup
+from posterity.engine.items.lookup import Lookup, find_rows, id_array
 from posterity.engine.items.payload import Payload as StoredPayload
 from posterity.engine.items.unique_ids import Distinct
 from posterity.engine.ledger.commit import discarded, retried
 from posterity.engine.ledger.context import NEXT_ROW, Context
 from posterity.errors import CommitConflict, InvalidData
-from posterity.method.data.arrays import Rows
 from posterity.storage.delta.commits import DataFile
 from posterity.storage.delta.schema import REMOVED
 from posterity.storage.delta.table import Snapshot, Table
-from posterity.storage.input import Types, ids_of
+from posterity.storage.input import Types
 from posterity.storage.spool import IdSpool
 from posterity.storage.stream import Stream
-
-BATCH = 2**22
-"""Ids that are looked up at once."""
 
 
 def add_items(
@@ -107,14 +103,9 @@ def commit_items(
             done_before = now.items.fence(mark)
             if done_before is not None:
                 return done_before
-        start = now.rows
-        if now.items is None:
-            table = now.layout.items(
-                pa.schema([("shard", pa.int32()), ("row", pa.int64()), *incoming.payload.schema])
-            )
-        else:
+        start, table = now.rows, items_table(now, incoming)
+        if now.items is not None:
             distinct.refuse_known(now.items)
-            table = now.items.table
         written: list[DataFile] = []
         count = 0
         for done in write_all(now, table, incoming, start):
@@ -163,28 +154,6 @@ def _first_items(table: Table) -> Snapshot:
     return snapshot
 
 
-def find_rows(
-    context: Context, ids: pa.ChunkedArray, what: str = "id", *, removed: bool = False
-) -> Rows:
-    """The row of each id; an id that does not exist, or was removed, is named."""
-    found = rows_or_none(context, ids, removed=removed)
-    if found.null_count:
-        missing = ids.filter(found.is_null())
-        shown = ", ".join(repr(value) for value in missing[:5].to_pylist())
-        raise InvalidData(f"{counted(len(missing), what, 'are')} not in the store: {shown}.")
-    rows: Rows = found.to_numpy()
-    return rows
-
-
-def rows_or_none(
-    context: Context, ids: pa.ChunkedArray, *, removed: bool = False
-) -> pa.ChunkedArray:
-    """The row of each id; null where there is no such item. ``removed``: those that were, too."""
-    lookup = Lookup(context, removed=removed)
-    parts = [lookup.rows(ids.slice(at, BATCH)) for at in range(0, len(ids), BATCH)]
-    return pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.int64())
-
-
 def remove_items(context: Context, ids: Any) -> int:
     """Mark items as removed: gone at once for everybody, purged at the next compaction.
 
@@ -202,13 +171,3 @@ def remove_items(context: Context, ids: Any) -> int:
         return len(rows)
 
     return retried(context, attempt)
-
-
-def id_array(ids: Any) -> pa.ChunkedArray:
-    """One id or many as a column."""
-    listed = [ids] if isinstance(ids, (str, int)) else ids
-    try:
-        column = listed if isinstance(listed, pa.ChunkedArray) else pa.array(listed)
-    except (pa.ArrowException, OverflowError, TypeError) as error:
-        raise InvalidData(f"These are no ids: {error}.") from None
-    return ids_of(pa.table({"id": column}), "id", "list of items")

@@ -223,19 +223,20 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class Writer:
-    """Writes items as files of their table; without one it only reads them, and fits them."""
+    """Writes items as files of their table; a dry run only reads them, and fits them."""
 
     payload: PayloadReader
-    schema: pa.Schema
+    table: Table
     shard_rows: int
-    table: Table | None = None
+    dry_run: bool
 
     def __call__(self, part: ItemTask) -> Written:
         """Refused, it tells its files all the same, so that whoever asked can delete them."""
         files: list[DataFile] = []
         try:
-            batches = (fitted(items, self.schema) for items in self.payload.batches(part.seen))
-            if self.table is None:
+            read = self.payload.batches(part.seen)
+            batches = (fitted(items, self.table.schema) for items in read)
+            if self.dry_run:
                 for _ in batches:
                     pass
             else:
@@ -251,41 +252,36 @@ def _share(one: ReadPortion) -> float:
     return max(one.rows / FILE_ROWS, one.portion.size / FILE_BYTES)
 
 
-def read_all(context: Context, incoming: Incoming) -> Iterator[Written]:
-    """Read all items as if they were to be written."""
-    schema = incoming.payload.schema if context.items is None else context.items.table.schema
-    writer = Writer(incoming.payload, schema, context.description.shard_rows)
-    for done in _done(context, writer, incoming.parts()):
-        if done.refused is not None:
-            raise done.refused
-        yield done
+def items_table(context: Context, incoming: Incoming) -> Table:
+    """Where items are written to: the table there is, or the one there will be."""
+    if context.items is not None:
+        return context.items.table
+    numbers = (("shard", pa.int32()), ("row", pa.int64()))
+    return context.layout.items(pa.schema([*numbers, *incoming.payload.schema]))
 
 
-def write_all(context: Context, table: Table, incoming: Incoming, start: int) -> Iterator[Written]:
+def write_all(
+    context: Context, table: Table, incoming: Incoming, start: int, *, dry_run: bool = False
+) -> Iterator[Written]:
     """Write all items from a row on, part by part; if any is refused, no file is left."""
-    writer = Writer(incoming.payload, table.schema, context.description.shard_rows, table)
+    writer = Writer(incoming.payload, table, context.description.shard_rows, dry_run)
     refused: list[PosterityError] = []
     written: list[DataFile] = []
     parts = takewhile(lambda _: not refused, incoming.parts(start))
     try:
-        for done in _done(context, writer, parts):
-            written += done.files
-            if done.refused is not None:
-                refused.append(done.refused)  # others are under way; their files are told too
-            elif not refused:
-                yield done
+        for here, some in groupby(parts, key=lambda part: part.here):
+            for done in map(writer, some) if here else context.executor.map(writer, some):
+                written += done.files
+                if done.refused is not None:
+                    refused.append(done.refused)  # others are under way; their files are told too
+                elif not refused:
+                    yield done
         if refused:
             raise refused[0]
     except PosterityError:
         for file in written:
             context.files.delete(f"{table.name}/{file.path}")
         raise
-
-
-def _done(context: Context, writer: Writer, parts: Iterator[ItemTask]) -> Iterator[Written]:
-    for here, some in groupby(parts, key=lambda part: part.here):
-        spread = map if here else context.executor.map
-        yield from spread(writer, some)
 
 
 def _files(

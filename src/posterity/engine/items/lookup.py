@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from posterity._text import counted
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.item_groups import Group, groups
 from posterity.errors import InvalidData
 from posterity.method.data.arrays import Mask, Rows
+from posterity.storage.input import ids_of
 
 SLICE = 2**20
 """Ids that are followed through the store at once: as many as a row group may hold."""
@@ -25,6 +28,9 @@ FEW = 2**16
 
 WORTH = 16
 """A row group with less than this part of a slice is not where the ids go on."""
+
+BATCH = 2**22
+"""Ids that are looked up at once."""
 
 HELD = 2
 """Row groups kept in memory: where ids were found last, and the next one."""
@@ -200,3 +206,35 @@ class _Needles:
     def _ends(self) -> tuple[str, str] | tuple[int, int]:
         ends = pc.min_max(self._wanted).as_py()
         return ends["min"], ends["max"]
+
+
+def find_rows(
+    context: Context, ids: pa.ChunkedArray, what: str = "id", *, removed: bool = False
+) -> Rows:
+    """The row of each id; an id that does not exist, or was removed, is named."""
+    found = rows_or_none(context, ids, removed=removed)
+    if found.null_count:
+        missing = ids.filter(found.is_null())
+        shown = ", ".join(repr(value) for value in missing[:5].to_pylist())
+        raise InvalidData(f"{counted(len(missing), what, 'are')} not in the store: {shown}.")
+    rows: Rows = found.to_numpy()
+    return rows
+
+
+def rows_or_none(
+    context: Context, ids: pa.ChunkedArray, *, removed: bool = False
+) -> pa.ChunkedArray:
+    """The row of each id; null where there is no such item. ``removed``: those that were, too."""
+    lookup = Lookup(context, removed=removed)
+    parts = [lookup.rows(ids.slice(at, BATCH)) for at in range(0, len(ids), BATCH)]
+    return pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.int64())
+
+
+def id_array(ids: Any) -> pa.ChunkedArray:
+    """One id or many as a column."""
+    listed = [ids] if isinstance(ids, (str, int)) else ids
+    try:
+        column = listed if isinstance(listed, pa.ChunkedArray) else pa.array(listed)
+    except (pa.ArrowException, OverflowError, TypeError) as error:
+        raise InvalidData(f"These are no ids: {error}.") from None
+    return ids_of(pa.table({"id": column}), "id", "list of items")

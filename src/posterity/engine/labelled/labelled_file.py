@@ -23,9 +23,7 @@ from posterity.method.data.votes import MISSING, ModelVotes, SoftVotes, as_array
 from posterity.models.class_map import Answers
 from posterity.models.model import Model
 from posterity.models.soft_columns import read_soft
-from posterity.storage.delta.schema import WEIGHT
-from posterity.storage.input import column, ids_of, read_rows, truth_types
-from posterity.storage.output import as_stored
+from posterity.storage.input import as_stored, column, ids_of, read_rows, truth_types
 from posterity.validation import shift
 from posterity.validation.expectation import LEAST
 
@@ -175,8 +173,10 @@ def read_evidence(context: Context, model: Model, stored: StoredVotes) -> Labell
         cast = read_soft(model.labelled_soft, rows, answers, cast.hard, "labelled data")
     if not (cast.hard != MISSING).any():
         raise InvalidData(f"The labelled data of '{model.name}' holds no vote.")
-    keys = _keys(model, rows) if model.key in rows.column_names else None
-    if keys is None and weights is not None:
+    keys = None
+    if model.key in rows.column_names:
+        keys = _keys(model, ids_of(rows, model.key, "labelled data"))
+    elif weights is not None:
         raise InvalidData(
             f"The labelled data of '{model.name}' has weights, but no ids to weigh by.",
             hint=f"Name its column of ids with key=; it is '{model.key}' now.",
@@ -220,8 +220,8 @@ def _vote_column(model: Model, rows: pa.Table) -> str | None:
     return next((name for name in ("vote", model.name) if name in held), None)
 
 
-def _keys(model: Model, rows: pa.Table) -> list[str]:
-    keys = [str(key) for key in ids_of(rows, model.key, "labelled data").to_pylist()]
+def _keys(model: Model, ids: pa.ChunkedArray) -> list[str]:
+    keys = [str(key) for key in ids.to_pylist()]
     if len(set(keys)) < len(keys):
         twice = next(key for key, count in Counter(keys).items() if count > 1)
         raise InvalidData(
@@ -244,14 +244,10 @@ def _by_id(
             f"'{model.name}'), and no ids of stored items; it has: {', '.join(rows.column_names)}.",
             hint="Name the column of votes with vote=, or the column of ids with key=.",
         )
-    if isinstance(model.labelled, (str, Path)) and Path(model.labelled).suffix.lower() == ".csv":
-        ids = as_stored(
-            ids_of(rows, model.key, "labelled data"),
-            lambda ids: stored.look_up(ids).hard != UNKNOWN_ITEM,
-        )
-        rows = rows.set_column(rows.column_names.index(model.key), model.key, ids)
-    keys = _keys(model, rows)
     ids = ids_of(rows, model.key, "labelled data")
+    if isinstance(model.labelled, (str, Path)) and Path(model.labelled).suffix.lower() == ".csv":
+        ids = as_stored(ids, lambda ids: stored.look_up(ids).hard != UNKNOWN_ITEM)
+    keys = _keys(model, ids)
     votes = stored.look_up(ids)
     known = votes.hard != UNKNOWN_ITEM
     note = ""
@@ -362,9 +358,3 @@ def values_of(context: Context, column: str) -> dict[Any, int]:
         for each in pc.value_counts(values).to_pylist():
             found[each["values"]] += each["counts"]
     return dict(found)
-
-
-def labelled_weights(rows: pa.Table) -> Floats | None:
-    """The weights of labelled items, where they came with any."""
-    weights = rows.column(WEIGHT)
-    return None if weights.null_count else np.asarray(weights)

@@ -19,9 +19,10 @@ from posterity.engine.ledger.history import ShardHistory
 from posterity.engine.ledger.steps import live_reviews, live_updates
 from posterity.method.beliefs import temperature
 from posterity.method.beliefs.temperature import Temperature
-from posterity.method.data.arrays import Codes
+from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.votes import MISSING
 from posterity.storage import parquet
+from posterity.storage.delta.schema import WEIGHT
 
 
 def answered_votes(
@@ -78,6 +79,12 @@ def labelled_rows(context: Context, model: Registered) -> pa.Table:
         return own.slice(0, model.settings.labelled)
     _, first = np.unique(own.column("key").to_pylist(), return_index=True)
     return own.take(pa.array(np.sort(first)))
+
+
+def labelled_weights(rows: pa.Table) -> Floats | None:
+    """The weights of labelled items, where they came with any."""
+    weights = rows.column(WEIGHT)
+    return None if weights.null_count else np.asarray(weights)
 
 
 def are_lost(context: Context, model: Registered) -> bool:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from posterity._text import counted
-from posterity.engine.items.add import id_array, rows_or_none
+from posterity._text import Result, counted
+from posterity.engine.items.lookup import rows_or_none
 from posterity.engine.labelled.labelled_file import (
     NOTHING,
     UNKNOWN_ITEM,
     LabelledData,
     StoredVotes,
-    labelled_weights,
     read_evidence,
 )
 from posterity.engine.labelled.labelled_votes import (
@@ -24,6 +23,7 @@ from posterity.engine.labelled.labelled_votes import (
     checksum,
     labelled_rows,
     labelled_truth,
+    labelled_weights,
 )
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Registered
@@ -49,7 +49,7 @@ WIDE = 0.05
 
 
 @dataclass(frozen=True)
-class Registration:
+class Registration(Result):
     """What is known of a model after it was registered."""
 
     model: str
@@ -64,10 +64,6 @@ class Registration:
     source: str | None = None
     """Where its votes come from, if the store knows."""
     cost: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         told = f"{self.model} is registered"
@@ -162,15 +158,14 @@ def _same(context: Context, known: Registered, evidence: LabelledData) -> bool:
 def _register(context: Context, model: Model, stored: StoredVotes) -> Registration | None:
     evidence = _evidence(context, model, stored)
     known = context.models.get(model.name)
-    settings = model.settings(context.classes)
-    if evidence is None:
-        if known is not None:
-            _revise(context, known, settings)
-        return None
-    if known is not None:
-        settings = known.settings.revised(settings)
-    _write(context, model.name, known, evidence, settings)
-    return registration(context, model.name, evidence)
+    stated = model.settings(context.classes)
+    settings = stated if known is None else known.settings.revised(stated)
+    if evidence is not None:
+        _write(context, model.name, known, evidence, settings)
+        return registration(context, model.name, evidence)
+    if known is not None and settings != known.settings:
+        _commit(context, replace(known, settings=replace(settings, revision=settings.revision + 1)))
+    return None
 
 
 def complete(context: Context, name: str, rows: Rows, votes: ModelVotes) -> Registration:
@@ -206,7 +201,7 @@ def rows_of_keys(context: Context, keys: list[str]) -> Rows:
 def typed_keys(context: Context, keys: list[str]) -> pa.ChunkedArray:
     """Keys, which are kept as texts, as ids of the store's type."""
     kind = context.id_kind or pa.string()
-    return id_array(pa.chunked_array([pa.array(keys, pa.string()).cast(kind)]))
+    return pa.chunked_array([pa.array(keys, pa.string()).cast(kind)])
 
 
 def stored_votes(context: Context, name: str) -> StoredVotes:
@@ -239,14 +234,6 @@ def _shared_truth(context: Context, stored: StoredVotes) -> LabelledData | None:
                 weights = labelled_weights(labelled_rows(context, model))
                 return LabelledData.of_stored(keys, truth, votes, weights)
     return None
-
-
-def _revise(context: Context, known: Registered, stated: ModelSettings) -> None:
-    """Keep what was said anew; what was not said stays as it was."""
-    revised = known.settings.revised(stated)
-    if revised != known.settings:
-        settings = replace(revised, revision=revised.revision + 1)
-        _commit(context, replace(known, settings=settings))
 
 
 def _write(

@@ -12,8 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from posterity.engine.labelled.labelled_file import labelled_weights
-from posterity.engine.labelled.labelled_votes import answered_votes, labelled_rows, temperatures_of
+from posterity.engine.labelled.labelled_votes import (
+    answered_votes,
+    labelled_rows,
+    labelled_weights,
+    temperatures_of,
+)
 from posterity.engine.labelled.sample import Sample, VotesOf
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import DEPENDENT, Fit

@@ -82,8 +82,7 @@ class Prospects:
         request = Request.of(name, Budget.of(budget), chosen, rule, None, 0)
         evaluations = Budget.of(budget).evaluations(self.eligible)
         share = evaluations / max(1, context.there)
-        unit, note = self.model.settings.cost, self.note
-        told = None
+        note, told = self.note, None
         first = min(evaluations, self._unlabelled)
         on_labels, labels = correctable(context, evaluations, first)
         if not note:
@@ -106,7 +105,7 @@ class Prospects:
             "eligible": self.eligible,
             "evaluations": evaluations,
             "share": share,
-            "cost": None if unit is None else unit * evaluations,
+            "cost": self.model.settings.cost_of(evaluations),
             "note": note,
             "accuracy_now": None if now is None else now.to_dict(),
             **self._expected(told, now, labels),

@@ -73,7 +73,6 @@ def make_plan(
     told = hashlib.sha256(np.array([context.head], dtype=np.int64).tobytes())
     for part in rows.stretches():
         told.update(part.tobytes())
-    unit = model.settings.cost
     pending, reconsidered = count_pending(context, rows)
     names = ["no label yet", *(str(name) for name in context.classes)]
     share, labels = correctable(context, len(rows), int(counts[0]))
@@ -92,7 +91,7 @@ def make_plan(
             for at in np.argsort(-counts, kind="stable").tolist()
             if counts[at]
         },
-        cost=None if unit is None else unit * len(rows),
+        cost=model.settings.cost_of(len(rows)),
         rehearsed=None if told_by is None else told_by.to_dict(),
         forecast=None if net is None else net.to_dict(),
         beliefs=known.beliefs,

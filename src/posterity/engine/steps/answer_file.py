@@ -11,16 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from posterity.engine.items.add import rows_or_none
-from posterity.engine.items.lookup import Lookup
+from posterity.engine.items.lookup import Lookup, rows_or_none
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData, UnknownName
 from posterity.method.data.arrays import Codes, Rows
 from posterity.method.data.classes import Classes
 from posterity.method.data.votes import MISSING
 from posterity.models.class_map import typed_name
-from posterity.storage.input import built, column, ids_of, read_rows
-from posterity.storage.output import as_stored
+from posterity.storage.input import as_stored, built, column, ids_of, read_rows
 
 WHAT = "file of answers"
 UNKNOWN = -2

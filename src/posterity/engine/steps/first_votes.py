@@ -35,7 +35,7 @@ def labelled_plan(context: Context, request: Request) -> Plan:
     keys, _ = labelled_truth(context, model)
     found = rows_of_keys(context, keys)
     rows = np.sort(found[found >= 0])
-    unit = model.settings.cost
+    cost = model.settings.cost_of(len(rows))
     return Plan(
         id=f"{LABELLED}{model.settings.digest}-{model.arrival}",
         request=request,
@@ -44,11 +44,11 @@ def labelled_plan(context: Context, request: Request) -> Plan:
         chosen=RowSet.of(rows),
         eligible=len(rows),
         affected={},
-        cost=None if unit is None else unit * len(rows),
+        cost=cost,
         note=(
             f"{request.model} must first vote on its {len(rows):,} labelled items, which tell how "
             "it errs; an update asks for them, or takes them from its file of votes"
-            + ("" if unit is None else f"; cost {unit * len(rows):g}")
+            + ("" if cost is None else f"; cost {cost:g}")
         ),
     )
 

@@ -93,10 +93,10 @@ class Predictions:
     def _answers_of(self, source: Source) -> Answers:
         """As registered, but for what the model says anew."""
         known = self._context.models.get(source.model.name)
-        answers = source.model.answers(self._context.classes)
+        settings = source.model.settings(self._context.classes)
         if known is not None:
-            stated = source.model.settings(self._context.classes)
-            answers = known.settings.revised(stated).answers(self._context.classes)
+            settings = known.settings.revised(settings)
+        answers = settings.answers(self._context.classes)
         if source.soft is not None and answers.soft is None:
             return replace(answers, soft=min(TOP, len(answers.classes)))
         return answers

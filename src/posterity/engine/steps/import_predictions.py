@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from posterity._text import Progress, counted
+from posterity._text import Progress, Result, counted
 from posterity.engine.evaluation.consent import allow_own
 from posterity.engine.evaluation.plans import Plan, Request
 from posterity.engine.evaluation.run_votes import Run, tidy
 from posterity.engine.items.add import commit_items
-from posterity.engine.items.item_files import read_all
+from posterity.engine.items.item_files import items_table, write_all
 from posterity.engine.items.unique_ids import Distinct
 from posterity.engine.labelled.register import Registration, check_evidence, register
 from posterity.engine.ledger.commit import pause
@@ -42,7 +42,7 @@ ALREADY = "Nothing to do: this was imported already."
 
 
 @dataclass(frozen=True)
-class ImportReport:
+class ImportReport(Result):
     """What an import did."""
 
     items: int
@@ -52,10 +52,6 @@ class ImportReport:
     registrations: list[dict[str, Any]]
     dry_run: bool = False
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         if self.note:
@@ -132,7 +128,8 @@ def _import(
     incoming = read.items(columns)
     if dry_run:
         checked_items = 0
-        for part in read_all(context, incoming):
+        table = items_table(context, incoming)
+        for part in write_all(context, table, incoming, context.rows, dry_run=True):
             checked_items += part.rows
             if progress is not None:
                 progress(checked_items, len(read.ids))

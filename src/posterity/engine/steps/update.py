@@ -36,11 +36,11 @@ def find_plan(
     """
     digest = request.digest
     for run in all_runs(context):
-        if run.startswith(digest):
-            kept = load_plan(context, run)
-            spent = bool(Run(context, run).batches("votes") or Run(context, run).batches("errors"))
-            as_planned = kept is not None and kept.cost == _cost(context, kept)
-            if kept is not None and (spent or (kept.head == context.head and as_planned)):
+        kept = load_plan(context, run) if run.startswith(digest) else None
+        if kept is not None:
+            cost = context.model(request.model).settings.cost_of(kept.evaluations)
+            as_planned = kept.head == context.head and kept.cost == cost
+            if as_planned or Run(context, run).is_spent:
                 return kept
     undone = masked(context.headers)
     done = [step for step in context.headers if step.request == digest and step.step not in undone]
@@ -181,12 +181,6 @@ def _keep_plan(context: Context, plan: Plan) -> None:
     """Under its id: what is evaluated can only be folded as long as the plan is there."""
     if load_plan(context, plan.id) is None:
         save_plan(context, plan)
-
-
-def _cost(context: Context, plan: Plan) -> float | None:
-    """What a plan would cost now: what an evaluation costs may have changed."""
-    unit = context.model(plan.request.model).settings.cost
-    return None if unit is None else unit * plan.evaluations
 
 
 def _why_nothing(plan: Plan) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posterity.engine.inspect import explain, queries
-from posterity.engine.items.add import find_rows, id_array
+from posterity.engine.items.lookup import find_rows, id_array
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import all_beliefs
 from posterity.engine.ledger.history import ShardHistory, parts_of
