@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from posterity._text import Progress
-from posterity.engine.evaluation import consent, plans
+from posterity.engine.evaluation import consent
 from posterity.engine.evaluation import evaluate as evaluation_evaluate
 from posterity.engine.evaluation.evaluate import Evaluation
 from posterity.engine.evaluation.plans import Plan, Request
@@ -21,7 +21,6 @@ from posterity.engine.items.add import add_items, remove_items
 from posterity.engine.labelled.register import Registration, register, registered
 from posterity.engine.ledger import publish
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.fits import DEPENDENT, check_beliefs
 from posterity.engine.ledger.reports import Report
 from posterity.engine.maintenance import compact as maintenance_compact
 from posterity.engine.maintenance import create as maintenance_create
@@ -44,6 +43,13 @@ from posterity.method.data.classes import Classes
 from posterity.method.data.spec import whole_number
 from posterity.method.decide import rules
 from posterity.method.decide.budget import Budget, Spending
+from posterity.method.decide.defaults import (
+    DEFAULT_CONFUSION,
+    DEFAULT_RULE,
+    DEFAULT_SELECTOR,
+    DEPENDENT,
+    check_beliefs,
+)
 from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
 from posterity.models.model import Model
@@ -66,7 +72,7 @@ class Store(StoreReader):
         *,
         classes: Classes | Iterable[Any],
         beliefs: str = DEPENDENT,
-        confusion: str = "full",
+        confusion: str = DEFAULT_CONFUSION,
         prior: ArrayLike | str | Path | None = None,
         adapt: Adapt = True,
         shard_rows: int = SHARD_ROWS,
@@ -108,7 +114,7 @@ class Store(StoreReader):
         id: str = "id",  # noqa: A002 the user's word
         soft: Mapping[str, str] | None = None,
         payload: Sequence[str] | None = None,
-        rule: Rule | str = plans.DEFAULT_RULE,
+        rule: Rule | str = DEFAULT_RULE,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> steps_import_predictions.ImportReport:
@@ -155,7 +161,7 @@ class Store(StoreReader):
         *,
         budget: Budget | Spending | float | str | None = None,
         selector: Selector | str | None = None,
-        rule: Rule | str = plans.DEFAULT_RULE,
+        rule: Rule | str = DEFAULT_RULE,
         where: str | None = None,
         seed: int = 0,
         more: bool = False,
@@ -181,7 +187,7 @@ class Store(StoreReader):
         money: float,
         *,
         selector: Selector | str | None = None,
-        rule: Rule | str = plans.DEFAULT_RULE,
+        rule: Rule | str = DEFAULT_RULE,
     ) -> list[plan_compare.Choice]:
         """What the same money would bring with each of some models, the best first."""
         return plan_compare.compare(self._context(), models, money, selector=selector, rule=rule)
@@ -200,7 +206,7 @@ class Store(StoreReader):
         *,
         budget: Budget | Spending | float | str | None = None,
         selector: Selector | str | None = None,
-        rule: Rule | str = plans.DEFAULT_RULE,
+        rule: Rule | str = DEFAULT_RULE,
         where: str | None = None,
         seed: int = 0,
         more: bool = False,
@@ -247,7 +253,7 @@ class Store(StoreReader):
         seed: int,
     ) -> Request:
         name = model if isinstance(model, str) else model.name
-        chosen = selector or plans.DEFAULT_SELECTOR[context.description.beliefs]
+        chosen = selector or DEFAULT_SELECTOR[context.description.beliefs]
         request = Request.of(name, budget, chosen, rule, where, seed)
         if where is not None:
             refuse_wrong(context.items, where)  # before all else

@@ -16,8 +16,9 @@ from posterity.cli.output import PIPED_WIDTH, console, echo, print_json, progres
 from posterity.errors import InvalidParameter, MissingExtra
 from posterity.method.adapt.adapt import DIFFICULTY, NONE
 from posterity.method.data.spec import split_list
+from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_CONFUSION, DEFAULT_RULE
 from posterity.replay import Recording, run
-from posterity.replay.experiment import DEFAULT_BUDGET, DEFAULT_CONFUSION, DEFAULT_RULE, HARD
+from posterity.replay.experiment import HARD
 from posterity.replay.importers import IMPORTERS, import_recordings
 from posterity.replay.table import SHED_FIRST, table
 from posterity.storage.output import written_whole

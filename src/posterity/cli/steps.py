@@ -22,11 +22,11 @@ from posterity.cli.output import (
     tell,
 )
 from posterity.engine.evaluation.evaluate import BATCH, MAX_ERRORS, Evaluation
-from posterity.engine.evaluation.plans import DEFAULT_RULE
 from posterity.engine.evaluation.vote_file import VoteFile
 from posterity.engine.ledger.reports import Report
 from posterity.engine.maintenance.vacuum import RETENTION_HOURS
 from posterity.errors import UnknownName, Untrusted
+from posterity.method.decide.defaults import DEFAULT_RULE
 from posterity.models.model import Model
 from posterity.storage.files import local_path
 from posterity.store import Store

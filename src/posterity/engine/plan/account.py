@@ -17,7 +17,7 @@ from posterity.engine.labelled.rehearse import WHY_PLAIN, Prepared
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.steps import Header, masked
 from posterity.errors import InvalidParameter
-from posterity.method.decide.budget import OPEN, SLACK, Account, Outlook, Spending, read_budget
+from posterity.method.decide.budget import SLACK, Account, Outlook, Spending, read_budget
 from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
 
@@ -76,7 +76,7 @@ def allot(
     left = left_of(context, spending)
     account = Account(
         left=None if left is None else max(0.0, left),
-        steps=max(1, OPEN if spending.horizon is None else spending.horizon - len(others)),
+        steps=spending.steps_left(len(others)),
         unit=unit,
         later=fmean([*(before["unit"] for _, before in told), unit]),
     )

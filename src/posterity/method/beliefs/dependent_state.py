@@ -142,11 +142,15 @@ class DependentBeliefs:
     def of(self, labels: ArrayLike, rows: ArrayLike | None = None) -> Floats:
         """p(y_n = label_n); 0 where there is no label yet."""
         where = self._at(rows)
-        if self._known is not None and rows is None and labels is self._known[0]:
-            return self._known[1].asked[:, 0]
         codes = check_codes(labels, self.classes, "labels")
         check_same_length(labels=len(codes), rows=len(where))
         return self.of_each(codes[:, None], where)[:, 0]
+
+    def of_stored(self) -> Floats:
+        """p(l) of the labels these beliefs were made with; 0 where there is none."""
+        if self._known is None:
+            raise InvalidData("These beliefs were not made from all votes at once.")
+        return self._known[1].asked[:, 0]
 
     def of_each(self, labels: Codes, rows: Rows) -> Floats:
         """(n, m): p(y_n = label) for several labels of each item at once; 0 where there is none."""

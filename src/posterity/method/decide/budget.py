@@ -184,6 +184,10 @@ class Spending:
         """What all steps may spend, with so many items; None: no limit."""
         return self.amount if self.share is None else self.share * items
 
+    def steps_left(self, made: int) -> int:
+        """The next step and those after it, when so many were made."""
+        return max(1, OPEN if self.horizon is None else self.horizon - made)
+
     def __str__(self) -> str:
         price = None if self.price is None else plain_number(self.price)
         if self.amount is None and self.share is None:
