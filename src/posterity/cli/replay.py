@@ -143,26 +143,15 @@ def replay_command(
     context: click.Context,
     paths: tuple[str, ...],
     models: str | None,
-    beliefs: str | None,
-    confusion: str | None,
+    source: str | None,
     adapt: str,
     no_adapt: bool,
-    weigh: str | None,
-    selector: str | None,
-    budgets: str,
-    rules: str,
-    split: str | None,
-    source: str | None,
-    votes: str,
-    prior: str,
-    order: str,
-    seed: int,
-    seeds: int,
     out: str | None,
     as_json: bool,
     repository: str | None,
     test_set: str | None,
     truth: str | None,
+    **options: Any,
 ) -> None:
     """Walk a sequence of models over RECORDING and score what the method would have done.
 
@@ -190,26 +179,18 @@ def replay_command(
         raise click.UsageError("--set and --truth go with --import.")
     if out is not None:
         _check_out(Path(out), [paths[0], *([source] if source else [])])
+    # The other options are named as the parameters of ``run`` are.
+    for name in ("confusion", "selector", "budgets", "rules"):
+        options[name] = None if options[name] is None else split_list(options[name])
     recording = Recording.load(paths[0])
     with progress_bar("Replaying") as progress:
         results = run(
             recording,
             models=None if models is None else _split_models(models),
             source=Recording.load(source) if source else None,
-            split=split,
-            seed=seed,
-            seeds=seeds,
-            order=order,
-            beliefs=beliefs,
-            confusion=None if confusion is None else split_list(confusion),
-            prior=prior,
-            votes=votes,
             adapt=NONE if no_adapt else adapt,
-            weigh=weigh,
-            selector=None if selector is None else split_list(selector),
-            budgets=split_list(budgets),
-            rules=split_list(rules),
             progress=progress,
+            **options,
         )
     if as_json:
         print_json(results.to_dict())
