@@ -141,6 +141,7 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
 @click.pass_context
 def replay_command(
     context: click.Context,
+    /,
     paths: tuple[str, ...],
     models: str | None,
     source: str | None,
