@@ -104,8 +104,8 @@ def test_the_best_evaluations_come_first_whoever_has_them(
     unit: float,
     price: float | None,
 ) -> None:
-    account = Account(left, steps, unit, later=2.0)
-    found = account.evaluations(price, now, past, eligible)
+    account = Account(left, steps, now, past, price, unit, later=2.0)
+    found = account.evaluations(eligible)
     widths = (np.diff(SHARES) * eligible).tolist()
     worth = [slope > 0 if price is None else slope * price >= unit for slope in now.slopes]
     own = [
@@ -136,7 +136,7 @@ def test_the_best_evaluations_come_first_whoever_has_them(
 def test_steps_that_look_alike_are_given_alike(now: Outlook, steps: int) -> None:
     if now.slopes[0] <= 0:
         return
-    affordable = Account(1000.0 * steps, steps).evaluations(None, now, [], 100_000)
+    affordable = Account(1000.0 * steps, steps, now).evaluations(100_000)
     assert 1000 * LEAST - 1 <= affordable <= 1000 + 1
     reached = float((np.diff(SHARES) * 100_000)[now.slopes > 0].sum())
     assert affordable == round(min(1000, max(reached, 1000 * LEAST)))
@@ -144,9 +144,9 @@ def test_steps_that_look_alike_are_given_alike(now: Outlook, steps: int) -> None
 
 def test_a_free_model_looks_at_all_that_gains() -> None:
     now = Outlook(np.minimum(SHARES, 0.5))
-    assert Account(10.0, 4, unit=0.0).evaluations(None, now, [], 1000) == 500
-    assert Account(None, 1).evaluations(2.0, now, [], 1000) == 500
-    assert Account(None, 1).evaluations(0.5, now, [], 1000) == 0
+    assert Account(10.0, 4, now, unit=0.0).evaluations(1000) == 500
+    assert Account(None, 1, now, price=2.0).evaluations(1000) == 500
+    assert Account(None, 1, now, price=0.5).evaluations(1000) == 0
 
 
 @pytest.mark.parametrize("rule", ["max-belief", "cost-ratio:10", "cost-ratio:3+confirm"])

@@ -219,8 +219,6 @@ def _walks(parts: Parts, settings: Settings) -> dict[str | None, Callable[..., I
     if settings.dependent:
         follow = isinstance(prior, str) and prior == ESTIMATED
         fitted = Fitted(labelled, weights, soft=soft, follow=follow)
-        for number in range(len(labelled.models)):
-            fitted.after(number)
         return {None: partial(walk_dependent, parts.target, fitted, adapt=settings.adapt)}
     temperatures = fit_temperatures(labelled) if settings.votes == CALIBRATED else []
     plainly = partial(walk, prior=weights, soft=soft, temperatures=temperatures)

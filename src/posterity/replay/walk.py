@@ -103,7 +103,7 @@ def _decide(
 
 
 class Fitted:
-    """What dependent beliefs learn from a labelled set as models arrive; each fit is made once."""
+    """What dependent beliefs learn from a labelled set as models arrive."""
 
     def __init__(
         self, labelled: Recording, prior: Floats, *, soft: bool = False, follow: bool = False
@@ -118,19 +118,15 @@ class Fitted:
                 hint="Use more of them, or plain beliefs.",
             )
         self.labelled, self.prior, self.follow = labelled, prior, follow
-        self._votes = np.ascontiguousarray(labelled.votes.T.astype(np.int32))
-        self._fits: dict[int, Fits] = {}
         self.soft = [labelled.soft_votes(at) for at in range(len(labelled.models))] if soft else []
         """The labelled soft votes of each model; none where votes are hard."""
-        self._readings = [SoftReadings.of(each, labelled.truth, len(prior)) for each in self.soft]
-
-    def after(self, number: int) -> Fits:
-        """With the models up to one."""
-        if number not in self._fits:
-            votes = np.ascontiguousarray(self._votes[:, : number + 1])
-            readings = self._readings[: number + 1]
-            self._fits[number] = Fits.of(votes, self.labelled.truth, self.prior, readings)
-        return self._fits[number]
+        readings = [SoftReadings.of(each, labelled.truth, len(prior)) for each in self.soft]
+        votes = labelled.votes.T.astype(np.int32)
+        self.fits = [
+            Fits.of(np.ascontiguousarray(votes[:, :some]), labelled.truth, prior, readings[:some])
+            for some in range(1, len(labelled.models) + 1)
+        ]
+        """With the models up to each one."""
 
 
 def walk_dependent(
@@ -158,7 +154,7 @@ def walk_dependent(
     labels, beliefs, ratio = shard.labels[0], shard.dependent, traits(rule).cost
     purse = _Purse(budget, len(target))
     for number, model in enumerate(target.models):
-        fits = fitted.after(number)
+        fits = fitted.fits[number]
         known = _adapted(fits, rehearsal, beliefs.cast, fitted.follow, adapt)
         labelled_votes = fitted.soft[number] if fitted.soft else labelled.votes[number]
         planned = RehearsedStep(number, selector, rule, FULL, number)
@@ -210,8 +206,8 @@ class _Purse:
         if isinstance(self._budget, Budget):
             return self._budget
         now, steps = outlook(), self._budget.steps_left(len(self._past))
-        account = Account(self._left, steps)
-        spent = account.evaluations(self._budget.price, now, self._past, eligible)
+        account = Account(self._left, steps, now, self._past, self._budget.price)
+        spent = account.evaluations(eligible)
         self._past.append(now)
         if self._left is not None:
             self._left -= spent

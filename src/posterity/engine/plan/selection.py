@@ -15,10 +15,10 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.proposals import count_pending
 from posterity.engine.ledger.steps import live_updates
 from posterity.engine.ledger.totals import correctable
-from posterity.engine.plan.account import Allotment, allot
+from posterity.engine.plan.account import allot
 from posterity.engine.plan.score import Scoring, Survey, Taken, Worth, failed_rows
 from posterity.method.data.row_sets import RowSet
-from posterity.method.decide.budget import FULL, Budget, Spending
+from posterity.method.decide.budget import FULL, Account, Budget, Spending
 from posterity.method.decide.rules import traits
 from posterity.method.decide.selectors import Value, without_value
 from posterity.method.decide.selectors import parse as parse_selector
@@ -58,7 +58,7 @@ def make_plan(
     value = Worth(known, prepared.model, ratio) if valued else None
     survey = Survey(scoring, where=request.where, value=value)
     budget, rule = request.resolved(context), context.rule(request.rule)
-    spent: Budget | Allotment = FULL
+    spent: Budget | Account = FULL
     if isinstance(budget, Spending):
         again = only is not None
         spent = allot(context, budget, prepared, selector, rule, again=again)
@@ -99,5 +99,5 @@ def make_plan(
         beliefs=known.beliefs,
         pending=pending,
         reconsidered=reconsidered,
-        spending=spent.to_dict() if isinstance(spent, Allotment) else None,
+        spending=spent.to_dict() if isinstance(spent, Account) else None,
     )
