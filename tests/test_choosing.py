@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from posterity.errors import InvalidData
 from posterity.method.decide.selectors import choose
-from posterity.method.decide.top_k import Block, Part, chosen, find_cut
-from posterity.method.decide.top_k_keys import Cut, DigitCounts
+from posterity.method.decide.top_k import Block, Cut, DigitCounts, Part, chosen, find_cut
 from tests import naive
 
 # Few values, so that there are ties; neighbours, so that they differ in the last bits only.

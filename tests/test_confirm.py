@@ -246,7 +246,7 @@ def test_shards_in_memory_equal_naive(moves: list[Move]) -> None:
         if move.rule is None:
             (decision,) = method_step.settle(shard)
         else:
-            labels.rule = parse(move.rule)
+            shard.rules = [parse(move.rule)]
             rows = np.array(sorted(move.votes))
             votes = np.array([move.votes[row] for row in rows.tolist()], dtype=np.int32)
             confusion = Confusion.from_accuracy(ACCURACIES[at], classes=3)

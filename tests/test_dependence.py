@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from posterity.method.decide.budget import FULL, Budget
 from posterity.method.decide.rules import MaxBelief
 from posterity.method.decide.selectors import Entropy, Everything, Selector, Value
 from posterity.method.kernels import compiler
+from posterity.validation.outcome import RehearsedStep
 from posterity.validation.rehearsal import FRESH, Fits, Rehearsal
 from tests import naive, naive_dependence, naive_temperatures
 
@@ -323,9 +323,9 @@ def test_a_second_step_of_an_earlier_model_forgets_no_votes() -> None:
     votes[:200, 0] = -1
     fits = Fits.of(votes, truth, priors.uniform(20))
     walked = Rehearsal(truth, priors.uniform(20), MaxBelief())
-    asked: dict[str, Any] = {"selector": Everything(), "rule": MaxBelief(), "budget": FULL}
     for number, model in enumerate((1, 2, 0)):
-        walked.step(fits, votes[:, model], model=model, number=number, **asked)
+        step = RehearsedStep(model, Everything(), MaxBelief(), FULL, number)
+        walked.step(fits, votes[:, model], step)
     half = np.arange(400) % 2
     parts = [(fits.halves[side], votes[half == side], truth[half == side]) for side in (0, 1)]
     fresh = [(fit, cast[cast[:, 0] >= 0], true[cast[:, 0] >= 0]) for fit, cast, true in parts]
@@ -344,17 +344,11 @@ def test_each_half_of_the_labelled_set_has_its_share_of_a_budget(selector: Selec
     fits = Fits.of(votes, truth, priors.uniform(2))
     walked = Rehearsal(truth, priors.uniform(2), MaxBelief())
     for number, budget in enumerate((FULL, Budget.of(41))):
-        done = walked.step(
-            fits,
-            votes[:, number],
-            model=number,
-            selector=selector if number else Everything(),
-            rule=MaxBelief(),
-            budget=budget,
-            number=number,
-        )
+        chosen_by = selector if number else Everything()
+        step = RehearsedStep(number, chosen_by, MaxBelief(), budget, number)
+        done = walked.step(fits, votes[:, number], step)
     assert done.evaluations == 41
-    cast = [int((shard.dependent.votes[1] >= 0).sum()) for shard in walked._shards]
+    cast = [int((half.shard.dependent.votes[1] >= 0).sum()) for half in walked._halves]
     assert sorted(cast) == [20, 21]
 
 

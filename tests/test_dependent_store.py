@@ -10,8 +10,8 @@ import pytest
 
 from posterity import Model, Store
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.fits import DEPENDENT, PLAIN
 from posterity.errors import InvalidParameter, UnknownName
+from posterity.method.decide.defaults import DEPENDENT, PLAIN
 from posterity.method.decide.selectors import Candidates, Value
 from posterity.storage.files import open_files
 from tests.stores import NAMES, RULE, World, make, update

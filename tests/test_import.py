@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from posterity import Model, Store, VoteFile
 from posterity.engine.evaluation import run_votes
-from posterity.engine.evaluation.plans import DEFAULT_RULE
 from posterity.engine.items import item_files
 from posterity.engine.items.item_files import Incoming
 from posterity.engine.ledger.context import Context
@@ -33,6 +32,7 @@ from posterity.errors import (
     PosterityError,
     StoreError,
 )
+from posterity.method.decide.defaults import DEFAULT_RULE
 from posterity.storage import failpoints, input_files
 from posterity.storage import stream as storage_stream
 from posterity.storage.files import open_files

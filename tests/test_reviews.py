@@ -13,7 +13,6 @@ import pytest
 
 from posterity import Model, Store, VoteFile
 from posterity.cli import run as run_cli
-from posterity.engine.labelled import rehearse
 from posterity.engine.labelled.labelled_votes import answered_votes
 from posterity.engine.ledger.context import Context
 from posterity.engine.steps import review_queue
@@ -427,7 +426,6 @@ def test_answers_are_learnt_from_if_asked_for(tmp_path: Path, world: World) -> N
     held = make(tmp_path / "store", world, "old", "mid")
 
     def learnt() -> int:
-        rehearse._LAST.clear()
         context = Context(open_files(held.path))
         return len(answered_votes(context, ["old", "mid", "new"], [])[1])
 

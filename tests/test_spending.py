@@ -17,13 +17,14 @@ from posterity import Budget, Evaluation, Model, Spending, Store, VoteFile
 from posterity.cli import run as cli
 from posterity.errors import InvalidParameter
 from posterity.method.data.arrays import Codes
-from posterity.method.decide.budget import LEAST, MOST, SHARES, Account, Outlook, read_budget
-from posterity.method.decide.rules import MaxBelief, Rule, cost_of
+from posterity.method.decide.budget import FULL, LEAST, MOST, SHARES, Account, Outlook, read_budget
+from posterity.method.decide.rules import MaxBelief, Rule, traits
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.method.step import choose
 from posterity.method.step import update as update_shard
 from posterity.replay import run
+from posterity.validation.outcome import RehearsedStep
 from posterity.validation.rehearsal import Fits, Rehearsal
 from tests import naive
 from tests.problems import synthetic_recording
@@ -103,8 +104,8 @@ def test_the_best_evaluations_come_first_whoever_has_them(
     unit: float,
     price: float | None,
 ) -> None:
-    account = Account(left, steps, unit, later=2.0)
-    found = account.evaluations(price, now, past, eligible)
+    account = Account(left, steps, now, past, price, unit, later=2.0)
+    found = account.evaluations(eligible)
     widths = (np.diff(SHARES) * eligible).tolist()
     worth = [slope > 0 if price is None else slope * price >= unit for slope in now.slopes]
     own = [
@@ -135,7 +136,7 @@ def test_the_best_evaluations_come_first_whoever_has_them(
 def test_steps_that_look_alike_are_given_alike(now: Outlook, steps: int) -> None:
     if now.slopes[0] <= 0:
         return
-    affordable = Account(1000.0 * steps, steps).evaluations(None, now, [], 100_000)
+    affordable = Account(1000.0 * steps, steps, now).evaluations(100_000)
     assert 1000 * LEAST - 1 <= affordable <= 1000 + 1
     reached = float((np.diff(SHARES) * 100_000)[now.slopes > 0].sum())
     assert affordable == round(min(1000, max(reached, 1000 * LEAST)))
@@ -143,9 +144,9 @@ def test_steps_that_look_alike_are_given_alike(now: Outlook, steps: int) -> None
 
 def test_a_free_model_looks_at_all_that_gains() -> None:
     now = Outlook(np.minimum(SHARES, 0.5))
-    assert Account(10.0, 4, unit=0.0).evaluations(None, now, [], 1000) == 500
-    assert Account(None, 1).evaluations(2.0, now, [], 1000) == 500
-    assert Account(None, 1).evaluations(0.5, now, [], 1000) == 0
+    assert Account(10.0, 4, now, unit=0.0).evaluations(1000) == 500
+    assert Account(None, 1, now, price=2.0).evaluations(1000) == 500
+    assert Account(None, 1, now, price=0.5).evaluations(1000) == 0
 
 
 @pytest.mark.parametrize("rule", ["max-belief", "cost-ratio:10", "cost-ratio:3+confirm"])
@@ -157,32 +158,27 @@ def test_an_outlook_is_what_steps_of_every_share_would_bring(rule: str) -> None:
     selector, rehearsal = parse_selector("value"), Rehearsal(recording.truth, prior, MaxBelief())
     for model in range(2):
         fits = Fits.of(votes[:, : model + 1], recording.truth, prior)
+        budget = Budget.of(1.0 if model == 0 else 0.4)
         rehearsal.step(
-            fits,
-            votes[:, model],
-            model=model,
-            selector=selector,
-            rule=decides,
-            budget=Budget.of(1.0 if model == 0 else 0.4),
-            number=model,
+            fits, votes[:, model], RehearsedStep(model, selector, decides, budget, model)
         )
     fits = Fits.of(votes, recording.truth, prior)
-    asked = {"model": 2, "selector": selector, "rule": decides, "number": 2}
-    found = rehearsal.outlook(fits, votes[:, 2], **asked)  # type: ignore[arg-type]
+    step = RehearsedStep(2, selector, decides, FULL, 2)
+    found = rehearsal.outlook(fits, votes[:, 2], step)
     expected = [_brought(rehearsal, fits, votes[:, 2], decides, share) for share in SHARES]
     np.testing.assert_allclose(found.gains, expected, atol=1e-12)
-    again = rehearsal.outlook(fits, votes[:, 2], **asked)  # type: ignore[arg-type]
+    again = rehearsal.outlook(fits, votes[:, 2], step)
     np.testing.assert_array_equal(found.gains, again.gains)  # nothing was changed
 
 
 def _brought(rehearsal: Rehearsal, fits: Fits, cast: Codes, rule: Rule, share: float) -> float:
     """By a step on a copy that looks at this share: how many more are known."""
     total, items = 0, 0
-    for side, (kept, own) in enumerate(zip(rehearsal._shards, rehearsal._rows, strict=True)):
-        shard, truth = deepcopy(kept), rehearsal._truth[own]
+    for side, half in enumerate(rehearsal._halves):
+        shard, truth, own = deepcopy(half.shard), half.truth, half.own
         fit = fits.halves[side].calibrated(rehearsal.calibrator)
         label = shard.labels[0].label.copy()
-        value = shard.dependent.value(label, fit=fit, model=2, ratio=cost_of(rule))
+        value = shard.dependent.value(label, fit=fit, model=2, ratio=traits(rule).cost)
         rows = choose(
             shard,
             selector=parse_selector("value"),

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity.method.decide.selectors import choose, row_hash
-from posterity.method.decide.top_k_keys import descending
+from posterity.method.decide.selectors import choose, descending, row_hash
 
 # Few values, so that there are ties; neighbours, so that they differ in the last bits only.
 finite = st.floats(allow_nan=False, allow_infinity=False)

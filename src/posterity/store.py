@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from posterity._text import Progress
-from posterity.engine.evaluation.plans import DEFAULT_RULE, DEFAULT_SELECTOR, Plan, Request
+from posterity.engine.evaluation.plans import Plan, Request
 from posterity.engine.executors import Executor
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.fits import DEPENDENT
 from posterity.engine.maintenance import RETENTION_HOURS
 from posterity.engine.steps import ANSWER
 from posterity.errors import InvalidParameter
@@ -24,6 +23,12 @@ from posterity.method.adapt.adapt import Adapt
 from posterity.method.data.arrays import ArrayLike
 from posterity.method.data.classes import Classes
 from posterity.method.decide.budget import Budget, Spending
+from posterity.method.decide.defaults import (
+    DEFAULT_CONFUSION,
+    DEFAULT_RULE,
+    DEFAULT_SELECTOR,
+    DEPENDENT,
+)
 from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
 from posterity.models.model import Model
@@ -58,7 +63,7 @@ class Store(StoreReader):
         *,
         classes: Classes | Iterable[Any],
         beliefs: str = DEPENDENT,
-        confusion: str = "full",
+        confusion: str = DEFAULT_CONFUSION,
         prior: ArrayLike | str | Path | None = None,
         adapt: Adapt = True,
         shard_rows: int = SHARD_ROWS,
@@ -72,7 +77,7 @@ class Store(StoreReader):
         says; ``prior``: ``"uniform"``, ``"labelled"``, ``"estimated"`` (from the items' votes,
         where beliefs are dependent), one weight a class, or a file; ``adapt``: see ``adapt``.
         """
-        from posterity.engine.ledger.fits import check_beliefs
+        from posterity.method.decide.defaults import check_beliefs
         from posterity.engine.maintenance.create import create
         from posterity.method.adapt.adapt import to_keep
         from posterity.method.beliefs import priors

@@ -18,11 +18,10 @@ from posterity.cli.output import (
     store_argument,
     tell,
 )
-from posterity.engine.evaluation.plans import DEFAULT_RULE
-from posterity.engine.ledger.fits import DEPENDENT
 from posterity.engine.maintenance.create import is_store
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.adapt.adapt import DIFFICULTY
+from posterity.method.decide.defaults import DEFAULT_RULE, DEPENDENT
 from posterity.models.class_map import plain_column, typed_name
 from posterity.models.model import Model
 from posterity.storage.input import SUFFIXES, column, read_rows, truth_types

@@ -16,8 +16,9 @@ from posterity.cli.output import PIPED_WIDTH, console, echo, print_json, progres
 from posterity.errors import InvalidParameter, MissingExtra
 from posterity.method.adapt.adapt import DIFFICULTY, NONE
 from posterity.method.data.spec import split_list
+from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_CONFUSION, DEFAULT_RULE
 from posterity.replay import Recording, run
-from posterity.replay.experiment import DEFAULT_BUDGET, DEFAULT_CONFUSION, DEFAULT_RULE, HARD
+from posterity.replay.experiment import HARD
 from posterity.replay.importers import IMPORTERS, import_recordings
 from posterity.replay.table import SHED_FIRST, table
 from posterity.storage.output import written_whole
@@ -140,28 +141,18 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
 @click.pass_context
 def replay_command(
     context: click.Context,
+    /,
     paths: tuple[str, ...],
     models: str | None,
-    beliefs: str | None,
-    confusion: str | None,
+    source: str | None,
     adapt: str,
     no_adapt: bool,
-    weigh: str | None,
-    selector: str | None,
-    budgets: str,
-    rules: str,
-    split: str | None,
-    source: str | None,
-    votes: str,
-    prior: str,
-    order: str,
-    seed: int,
-    seeds: int,
     out: str | None,
     as_json: bool,
     repository: str | None,
     test_set: str | None,
     truth: str | None,
+    **options: Any,
 ) -> None:
     """Walk a sequence of models over RECORDING and score what the method would have done.
 
@@ -189,26 +180,18 @@ def replay_command(
         raise click.UsageError("--set and --truth go with --import.")
     if out is not None:
         _check_out(Path(out), [paths[0], *([source] if source else [])])
+    # The other options are named as the parameters of ``run`` are.
+    for name in ("confusion", "selector", "budgets", "rules"):
+        options[name] = None if options[name] is None else split_list(options[name])
     recording = Recording.load(paths[0])
     with progress_bar("Replaying") as progress:
         results = run(
             recording,
             models=None if models is None else _split_models(models),
             source=Recording.load(source) if source else None,
-            split=split,
-            seed=seed,
-            seeds=seeds,
-            order=order,
-            beliefs=beliefs,
-            confusion=None if confusion is None else split_list(confusion),
-            prior=prior,
-            votes=votes,
             adapt=NONE if no_adapt else adapt,
-            weigh=weigh,
-            selector=None if selector is None else split_list(selector),
-            budgets=split_list(budgets),
-            rules=split_list(rules),
             progress=progress,
+            **options,
         )
     if as_json:
         print_json(results.to_dict())

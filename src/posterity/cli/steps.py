@@ -22,10 +22,10 @@ from posterity.cli.output import (
     tell,
 )
 from posterity.engine.evaluation.evaluate import BATCH, MAX_ERRORS, Evaluation
-from posterity.engine.evaluation.plans import DEFAULT_RULE
 from posterity.engine.evaluation.vote_file import VoteFile
 from posterity.engine.maintenance import RETENTION_HOURS
 from posterity.errors import UnknownName, Untrusted
+from posterity.method.decide.defaults import DEFAULT_RULE
 from posterity.models.model import Model
 from posterity.storage.files import local_path
 from posterity.storage.output import write_batches

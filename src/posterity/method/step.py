@@ -24,8 +24,8 @@ from posterity.method.beliefs.plain import ENTROPY_BITS, Beliefs, kept
 from posterity.method.data.arrays import ArrayLike, Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, majority
 from posterity.method.decide.budget import Budget
-from posterity.method.decide.evidence import AnyBeliefs, Evidence, given
-from posterity.method.decide.rules import Confirm, Oracle, Rule, decide
+from posterity.method.decide.evidence import Evidence, given
+from posterity.method.decide.rules import Rule, decide, traits
 from posterity.method.decide.selectors import Candidates, Selector, ranked
 from posterity.method.decide.selectors import choose as choose_highest
 from posterity.method.metrics import flipped
@@ -36,8 +36,7 @@ T = TypeVar("T")
 class Labels:
     """The stored labels of a shard's items under one rule."""
 
-    def __init__(self, rule: Rule, items: int) -> None:
-        self.rule = rule
+    def __init__(self, items: int) -> None:
         self.label: Codes = np.full(items, MISSING, dtype=np.int32)
         self.belief: Floats = np.zeros(items)
         """p(l), kept beside the label so that nothing is computed anew for untouched items."""
@@ -78,7 +77,8 @@ class Shard:
         self.beliefs: Beliefs | DependentBeliefs = (
             DependentBeliefs(prior, items) if dependent else Beliefs(prior, items)
         )
-        self.labels = [Labels(rule, items) for rule in rules]
+        self.rules = list(rules)
+        self.labels = [Labels(items) for _ in rules]
         self.voted: Mask = np.zeros(items, dtype=np.bool_)
 
     @property
@@ -188,7 +188,7 @@ def update(
         before[:, at] = labels.label[rows]
     believed = beliefs.of_each(before, rows)
     decisions = []
-    for at, labels in enumerate(shard.labels):
+    for at, (rule, labels) in enumerate(zip(shard.rules, shard.labels, strict=True)):
         evidence = Evidence.of(
             beliefs,
             rows=rows,
@@ -197,10 +197,10 @@ def update(
             entropy_before=entropy_before,
             majority=most_frequent,
             # The truth is shown to the oracle alone, so that no other rule can lean on it.
-            truth=truth if isinstance(labels.rule, Oracle) else None,
+            truth=truth if "truth" in traits(rule).uses else None,
             belief_label=believed[:, at],
         )
-        verdict = judge(labels.rule, beliefs, evidence, labels.proposed[rows], rows)
+        verdict = judge(rule, beliefs, evidence, labels.proposed[rows], rows)
         decided = Decision(rows, before[:, at], verdict.label, believed[:, at], verdict.belief)
         decisions.append(decided + labels.take(rows, verdict) if len(rows) else decided)
     return decisions
@@ -231,7 +231,7 @@ class Verdict:
 
 def judge(
     rule: Rule,
-    beliefs: AnyBeliefs,
+    beliefs: Beliefs | DependentBeliefs,
     evidence: Evidence,
     pending: Codes,
     rows: Rows | None = None,
@@ -252,7 +252,7 @@ def judge(
 def propose(rule: Rule, evidence: Evidence, pending: Codes) -> tuple[Codes, Codes]:
     """Labels of items with a new vote, and the classes of proposals that are pending (else −1).
 
-    >>> from posterity.method.decide.rules import Replace
+    >>> from posterity.method.decide.rules import Confirm, Replace
     >>> evidence = Evidence(label=np.array([0, 0, 0, -1]), vote=np.array([1, 1, 0, 1]))
     >>> rule = Confirm(Replace())
     >>> propose(rule, evidence, np.array([-1, 2, 1, -1]))
@@ -260,7 +260,7 @@ def propose(rule: Rule, evidence: Evidence, pending: Codes) -> tuple[Codes, Code
     """
     wanted = decide(rule, evidence)
     none = np.full(len(wanted), MISSING, dtype=np.int32)
-    if not isinstance(rule, Confirm):
+    if not traits(rule).patient:
         return wanted, none
     # A first label is no flip: there is nothing it could break.
     change = (evidence.label != MISSING) & (wanted != evidence.label)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
 from posterity._text import Progress
 from posterity.errors import InvalidParameter, UnknownName
-from posterity.method.adapt.adapt import NONE, Adapt, read_adapt, refuse_plain
+from posterity.method.adapt.adapt import NONE, Adapt, to_keep
 from posterity.method.beliefs.confusion import estimate
 from posterity.method.beliefs.priors import ESTIMATED
 from posterity.method.data.arrays import Floats
 from posterity.method.data.spec import MOST_SEED, read_seed
 from posterity.method.decide.budget import Budget, Spending, read_budget
-from posterity.method.decide.rules import AtMost, Rule, among, refuse_ratio
+from posterity.method.decide.defaults import (
+    DEFAULT_BUDGET,
+    DEFAULT_CONFUSION,
+    DEFAULT_RULE,
+    DEFAULT_SELECTOR,
+    DEPENDENT,
+    PLAIN,
+    check_beliefs,
+)
+from posterity.method.decide.rules import Rule, among, refuse_ratio, traits
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.method.decide.selectors import Selector, Value
 from posterity.method.decide.selectors import parse as parse_selector
@@ -25,6 +35,7 @@ from posterity.replay.recording import Recording, load
 from posterity.replay.results import Results, Scores
 from posterity.replay.split import (
     WEIGHED_BY,
+    Parts,
     Split,
     check_order,
     from_source,
@@ -32,18 +43,11 @@ from posterity.replay.split import (
     read_split,
     take_apart,
 )
-from posterity.replay.walk import Fitted, fit, fit_temperatures, walk, walk_dependent
+from posterity.replay.walk import Fitted, Step, fit, fit_temperatures, walk, walk_dependent
 
-DEPENDENT, PLAIN = "dependent", "plain"
-BELIEFS = (DEPENDENT, PLAIN)
 HARD, SOFT, CALIBRATED = "hard", "soft", "calibrated"
 VOTES = (HARD, SOFT, CALIBRATED)
 """Soft ones as recorded, as the paper has them, or with what the labelled set says of them."""
-
-DEFAULT_CONFUSION = "full"
-DEFAULT_SELECTOR = {DEPENDENT: "value", PLAIN: "entropy"}
-DEFAULT_BUDGET = "10%"
-DEFAULT_RULE = "cost-ratio:10"
 
 T = TypeVar("T")
 
@@ -85,56 +89,33 @@ def run(
     # All options are read before the first walk, so that no mistake shows only hours later.
     if beliefs is None:  # what only plain ones have asks for them
         beliefs = PLAIN if confusion is not None else DEPENDENT
-    _among("kind of beliefs", beliefs, BELIEFS)
-    _among("kind of votes", votes, VOTES)
-    if isinstance(prior, str) and prior == ESTIMATED and beliefs != DEPENDENT:
-        raise InvalidParameter(
-            "The prior 'estimated' needs dependent beliefs.",
-            hint="Choose the beliefs 'dependent', or another prior.",
-        )
-    check_order(order)
-    adaptations = read_adapt(adapt)
-    if beliefs != DEPENDENT:
-        refuse_plain(adaptations)
-    if weigh is not None:
-        _among("array to weigh by", weigh, WEIGHED_BY)
-    dependent = beliefs == DEPENDENT
+    dependent = check_beliefs(beliefs, prior) == DEPENDENT
     if dependent and confusion is not None:
         raise InvalidParameter(
             "Dependent beliefs learn how models err by themselves; 'confusion' is for plain ones.",
             hint="Leave it out, or choose the beliefs 'plain'.",
         )
-    estimators = _read_each("confusion", confusion or DEFAULT_CONFUSION, estimate)
     if selector is None:
         selector = DEFAULT_SELECTOR[beliefs]
-    chosen = _read_each("selector", selector, parse_selector)
-    if not dependent and any(isinstance(by, Value) for by in chosen.values()):
-        raise InvalidParameter(
-            "The selector 'value' needs dependent beliefs: they tell what a vote could change.",
-            hint="Choose the beliefs 'dependent', or another selector.",
-        )
-    spending = _read_each("budgets", budgets, read_budget)
-    over_time = [str(budget) for budget in spending.values() if isinstance(budget, Spending)]
-    if over_time and not dependent:
-        raise InvalidParameter(
-            f"The budget '{over_time[0]}' needs dependent beliefs, rehearsed on the labelled set.",
-            hint="Choose the beliefs 'dependent', or a budget for each step.",
-        )
-    deciding = _read_each("rules", rules, parse_rule)
-    for read in deciding.values():
-        refuse_ratio(read)
-        if isinstance(read, AtMost) and not dependent:
-            raise InvalidParameter(
-                f"The rule '{read}' needs dependent beliefs, rehearsed on the labelled set.",
-                hint="Choose the beliefs 'dependent', or another rule.",
-            )
+    settings = Settings(
+        dependent=dependent,
+        estimators=list(_read_each("confusion", confusion or DEFAULT_CONFUSION, estimate)),
+        prior=prior,
+        votes=votes,
+        order=order,
+        adapt=to_keep(adapt, dependent=dependent),
+        weigh=weigh,
+        selectors=_read_each("selector", selector, parse_selector),
+        budgets=list(_read_each("budgets", budgets, read_budget).values()),
+        rules=_read_each("rules", rules, parse_rule),
+    )
     first = read_seed(seed, "seed")
     if type(seeds) is not int or not 1 <= seeds <= MOST_SEED - first + 1:
         raise InvalidParameter.of("seeds", "at least 1", seeds)
     replayed = load(recording)
     if models is not None:
         replayed = replayed.pick(_listed_models(models))
-    deciding = {name: among(rule, replayed.classes) for name, rule in deciding.items()}
+    deciding = {name: among(rule, replayed.classes) for name, rule in settings.rules.items()}
     taken_from = None if source is None else load(source, "source")
     if taken_from is not None and split is not None:
         raise InvalidParameter(
@@ -145,8 +126,8 @@ def run(
     results = Results()
     # Under dependent beliefs what is chosen depends on the rule: a walk of its own for each.
     together = [[rule] for rule in deciding] if dependent else [list(deciding)]
-    kinds: list[str | None] = [None] if dependent else list(estimators)
-    grid = list(product(kinds, chosen.items(), spending.values(), together))
+    kinds: list[str | None] = [None] if dependent else [*settings.estimators]
+    grid = list(product(kinds, settings.selectors.items(), settings.budgets, together))
     count = _Count(seeds * len(grid) * len(replayed.models), progress)
     for draw in range(first, first + seeds):
         if taken_from is None:
@@ -154,43 +135,12 @@ def run(
         else:
             parts = from_source(taken_from, replayed)
         parts = parts.weighed(weigh).in_order(order)
-        _check_shares(spending.values(), len(parts.target))
-        weights = read_prior(prior, parts.labelled)
-        confusions = {kind: fit(parts.labelled, kind) for kind in kinds if kind is not None}
-        calibrated = votes == CALIBRATED and not dependent
-        readings = fit_temperatures(parts.labelled) if calibrated else []
-        fitted = None
-        if dependent:
-            follow = isinstance(prior, str) and prior == ESTIMATED
-            fitted = Fitted(parts.labelled, weights, soft=votes != HARD, follow=follow)
+        _check_shares(settings.budgets, len(parts.target))
+        walks = _walks(parts, settings)
         for kind, (choice, by), budget, named in grid:
             scores, clock = Scores(parts.target.truth, len(named)), time.perf_counter()
-            if fitted is not None:
-                for number in range(len(parts.target.models)):
-                    fitted.after(number)  # outside of the time of the walk
-                clock = time.perf_counter()
-                steps = walk_dependent(
-                    parts.target,
-                    fitted,
-                    selector=by,
-                    budget=budget,
-                    rule=deciding[named[0]],
-                    seed=draw,
-                    adapt=adaptations,
-                )
-            else:
-                steps = walk(
-                    parts.target,
-                    confusions[kind or ""],
-                    prior=weights,
-                    selector=by,
-                    budget=Budget.of(budget),  # type: ignore[arg-type]  # one over time is refused
-                    rules=[deciding[rule] for rule in named],
-                    soft=votes != HARD,
-                    temperatures=readings,
-                    seed=draw,
-                )
-            for step in steps:
+            decided_by = [deciding[rule] for rule in named]
+            for step in walks[kind](selector=by, budget=budget, rules=decided_by, seed=draw):
                 scores.add(step)
                 count.up()
             seconds = time.perf_counter() - clock
@@ -205,7 +155,7 @@ def run(
                 "confusion": kind,
                 "prior": prior if isinstance(prior, str) else "given",
                 "votes": votes,
-                "adapt": (",".join(adaptations) or NONE) if dependent else None,
+                "adapt": (",".join(settings.adapt) or NONE) if dependent else None,
                 "weigh": weigh,
                 "selector": choice,
                 **_spent(budget, len(parts.target)),
@@ -213,6 +163,68 @@ def run(
             for rule, scored in zip(named, scores.by_rule, strict=True):
                 results.add(setting | {"rule": rule}, scored, seconds)
     return results
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a recording is replayed; each of the lists may hold several, by the names they have."""
+
+    dependent: bool
+    estimators: list[str]
+    prior: str | Floats
+    votes: str
+    order: str
+    adapt: list[str]
+    weigh: str | None
+    selectors: dict[str, Selector]
+    budgets: list[Budget | Spending]
+    rules: dict[str, Rule]
+
+    def __post_init__(self) -> None:
+        _among("kind of votes", self.votes, VOTES)
+        check_order(self.order)
+        if self.weigh is not None:
+            _among("array to weigh by", self.weigh, WEIGHED_BY)
+        for rule in self.rules.values():
+            refuse_ratio(rule)
+        if not self.dependent:
+            self._check_plain()
+
+    def _check_plain(self) -> None:
+        """Plain beliefs tell neither what a vote could change nor what a step would bring."""
+        if any(isinstance(by, Value) for by in self.selectors.values()):
+            raise InvalidParameter(
+                "The selector 'value' needs dependent beliefs: they tell what a vote could change.",
+                hint="Choose the beliefs 'dependent', or another selector.",
+            )
+        for budget in self.budgets:
+            if isinstance(budget, Spending):
+                raise InvalidParameter(
+                    f"The budget '{budget}' needs dependent beliefs, rehearsed on the labelled "
+                    "set.",
+                    hint="Choose the beliefs 'dependent', or a budget for each step.",
+                )
+        for rule in self.rules.values():
+            if traits(rule).promises:
+                raise InvalidParameter(
+                    f"The rule '{rule}' needs dependent beliefs, rehearsed on the labelled set.",
+                    hint="Choose the beliefs 'dependent', or another rule.",
+                )
+
+
+def _walks(parts: Parts, settings: Settings) -> dict[str | None, Callable[..., Iterator[Step]]]:
+    """A walk for each kind of confusions, or that of dependent beliefs; all is learnt by now."""
+    labelled, prior, soft = parts.labelled, settings.prior, settings.votes != HARD
+    weights = read_prior(prior, labelled)
+    if settings.dependent:
+        follow = isinstance(prior, str) and prior == ESTIMATED
+        fitted = Fitted(labelled, weights, soft=soft, follow=follow)
+        return {None: partial(walk_dependent, parts.target, fitted, adapt=settings.adapt)}
+    temperatures = fit_temperatures(labelled) if settings.votes == CALIBRATED else []
+    plainly = partial(walk, prior=weights, soft=soft, temperatures=temperatures)
+    return {
+        kind: partial(plainly, parts.target, fit(labelled, kind)) for kind in settings.estimators
+    }
 
 
 @dataclass

@@ -101,22 +101,17 @@ class Recording:
         ]
         object.__setattr__(self, "truth", truth)
         object.__setattr__(self, "votes", np.array(cast, dtype=np.int32))
-        if self.probabilities is not None:
-            given = as_array(self.probabilities, "probabilities (probs)")
-            self._expect("probabilities (probs)", given, (models, len(truth), classes), "f")
-            object.__setattr__(self, "probabilities", given)
-        if self.is_source is not None:
-            mask = as_array(self.is_source, "is_source")
-            self._expect("is_source", mask, (len(truth),), "b")
-            object.__setattr__(self, "is_source", mask)
-        if self.groups is not None:
-            names = as_array(self.groups, "groups")
-            self._expect("groups", names, (len(truth),), "U")
-            object.__setattr__(self, "groups", names)
-        if self.weights is not None:
-            each = checked(self.weights)
-            self._expect("weights", each, (len(truth),), "f")
-            object.__setattr__(self, "weights", each)
+        for field, name, shape, kinds in (
+            ("probabilities", "probabilities (probs)", (models, len(truth), classes), "f"),
+            ("is_source", "is_source", (len(truth),), "b"),
+            ("groups", "groups", (len(truth),), "U"),
+            ("weights", "weights", (len(truth),), "f"),
+        ):
+            given = getattr(self, field)
+            if given is not None:
+                array = checked(given) if field == "weights" else as_array(given, name)
+                self._expect(name, array, shape, kinds)
+                object.__setattr__(self, field, array)
 
     @staticmethod
     def _expect(name: str, array: NDArray[Any], shape: tuple[int, ...], kinds: str = "iu") -> None:
@@ -195,14 +190,16 @@ class Recording:
 
     def take(self, rows: Rows) -> Recording:
         """The same models on some of the items, in the order given."""
+        optional: dict[str, Any] = {}
+        for name in ("is_source", "groups", "weights"):
+            each = getattr(self, name)
+            optional[name] = None if each is None else each[rows]
         return replace(
             self,
             truth=self.truth[rows],
             votes=self.votes[:, rows],
             probabilities=None if self.probabilities is None else self.probabilities[:, rows],
-            is_source=None if self.is_source is None else self.is_source[rows],
-            groups=None if self.groups is None else self.groups[rows],
-            weights=None if self.weights is None else self.weights[rows],
+            **optional,
         )
 
     def pick(self, models: Sequence[str]) -> Recording:

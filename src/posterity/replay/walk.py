@@ -18,12 +18,12 @@ from posterity.method.beliefs.temperature import Temperature
 from posterity.method.data import arrays
 from posterity.method.data.arrays import Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
-from posterity.method.decide.budget import FULL, OPEN, Account, Budget, Outlook, Spending
-from posterity.method.decide.rules import AtMost, Rule, cost_of
+from posterity.method.decide.budget import FULL, Account, Budget, Outlook, Spending
+from posterity.method.decide.rules import AtMost, Rule, traits
 from posterity.method.decide.selectors import Selector
 from posterity.replay.recording import Recording
 from posterity.validation.expectation import LEAST, Sums
-from posterity.validation.outcome import Rehearsed, Target
+from posterity.validation.outcome import Rehearsed, RehearsedStep, Target
 from posterity.validation.rehearsal import Fits, Rehearsal, SoftReadings
 from posterity.validation.shift import Seen
 
@@ -82,15 +82,28 @@ def walk(
             votes = target.soft_votes(number)[rows]
             if temperatures:
                 votes = temperatures[number].calibrated(votes)
-        decisions = step.update(shard, rows, votes, confusions[number], truth=target.truth[rows])
-        if number + 1 == len(target.models):
-            outstanding = step.settle(shard)
-            decisions = [one + more for one, more in zip(decisions, outstanding, strict=True)]
+        decisions = _decide(shard, target, number, rows, votes, confusions[number])
         yield Step(number, model, rows, decisions, shard)
 
 
+def _decide(
+    shard: step.Shard,
+    target: Recording,
+    number: int,
+    rows: Rows,
+    votes: Codes | SoftVotes,
+    known: Confusion | Dependence,
+) -> list[step.Decision]:
+    """Fold the votes of a step and decide; after the last one pending flips are made."""
+    decisions = step.update(shard, rows, votes, known, truth=target.truth[rows])
+    if number + 1 < len(target.models):
+        return decisions
+    outstanding = step.settle(shard)
+    return [one + more for one, more in zip(decisions, outstanding, strict=True)]
+
+
 class Fitted:
-    """What dependent beliefs learn from a labelled set as models arrive; each fit is made once."""
+    """What dependent beliefs learn from a labelled set as models arrive."""
 
     def __init__(
         self, labelled: Recording, prior: Floats, *, soft: bool = False, follow: bool = False
@@ -105,19 +118,15 @@ class Fitted:
                 hint="Use more of them, or plain beliefs.",
             )
         self.labelled, self.prior, self.follow = labelled, prior, follow
-        self._votes = np.ascontiguousarray(labelled.votes.T.astype(np.int32))
-        self._fits: dict[int, Fits] = {}
         self.soft = [labelled.soft_votes(at) for at in range(len(labelled.models))] if soft else []
         """The labelled soft votes of each model; none where votes are hard."""
-        self._readings = [SoftReadings.of(each, labelled.truth, len(prior)) for each in self.soft]
-
-    def after(self, number: int) -> Fits:
-        """With the models up to one."""
-        if number not in self._fits:
-            votes = np.ascontiguousarray(self._votes[:, : number + 1])
-            readings = self._readings[: number + 1]
-            self._fits[number] = Fits.of(votes, self.labelled.truth, self.prior, readings)
-        return self._fits[number]
+        readings = [SoftReadings.of(each, labelled.truth, len(prior)) for each in self.soft]
+        votes = labelled.votes.T.astype(np.int32)
+        self.fits = [
+            Fits.of(np.ascontiguousarray(votes[:, :some]), labelled.truth, prior, readings[:some])
+            for some in range(1, len(labelled.models) + 1)
+        ]
+        """With the models up to each one."""
 
 
 def walk_dependent(
@@ -126,37 +135,34 @@ def walk_dependent(
     *,
     selector: Selector,
     budget: Budget | Spending,
-    rule: Rule,
+    rules: Sequence[Rule],
     seed: int = 0,
     adapt: Sequence[str] = DEFAULT,
 ) -> Iterator[Step]:
     """The same with dependent beliefs: the labelled items are carried along under the same rule.
 
+    There is only one, since which items are chosen depends on it.
     How models err together is learnt anew when one arrives, from those that have. Soft votes count
     with what their probabilities say beyond the vote, calibrated on the labelled ones. ``adapt``:
     to what of the target, as its votes tell; see ``adapt``. A budget over time counts each
     evaluation as one.
     """
     prior, labelled = fitted.prior, fitted.labelled
-    shard = step.Shard(prior, len(target), [rule], dependent=True)
+    (rule,) = rules
+    shard = step.Shard(prior, len(target), rules, dependent=True)
     rehearsal = Rehearsal(labelled.truth, prior, rule)
-    labels, beliefs, ratio = shard.labels[0], shard.dependent, cost_of(rule)
+    labels, beliefs, ratio = shard.labels[0], shard.dependent, traits(rule).cost
     purse = _Purse(budget, len(target))
     for number, model in enumerate(target.models):
-        fits, last = fitted.after(number), number + 1 == len(target.models)
+        fits = fitted.fits[number]
         known = _adapted(fits, rehearsal, beliefs.table, fitted.follow, adapt)
         labelled_votes = fitted.soft[number] if fitted.soft else labelled.votes[number]
-        outlook = partial(
-            rehearsal.outlook,
-            fits,
-            labelled_votes,
-            model=number,
-            selector=selector,
-            rule=rule,
-            number=number,
-        )
+        planned = RehearsedStep(number, selector, rule, FULL, number)
         eligible = target.votes[number] != MISSING
-        share = purse.share(int(eligible.sum()), outlook) if number else FULL
+        share = FULL
+        if number:
+            outlook = partial(rehearsal.outlook, fits, labelled_votes, planned)
+            share = purse.share(int(eligible.sum()), outlook)
         rows = step.choose(
             shard,
             selector=selector,
@@ -173,22 +179,15 @@ def walk_dependent(
         rehearsed = rehearsal.step(
             fits,
             labelled_votes,
-            model=number,
-            selector=selector,
-            rule=rule,
-            budget=share if share.count is None else Budget.of(min(1.0, share.share(len(target)))),
-            number=number,
-            last=last,
-            target=Target(len(target), partial(_same, known), believed_by),
+            replace(planned, budget=Budget.of(min(1.0, share.share(len(target))))),
+            last=number + 1 == len(target.models),
+            target=Target(len(target), known, believed_by),
         )
         if isinstance(rule, AtMost):
-            labels.rule = replace(rule, ratio=rehearsed.ratio)
+            shard.rules = [replace(rule, ratio=rehearsed.ratio)]
         seen = Seen.of(labels.label[rows], labels.belief[rows], cast, len(prior))
         known = believed_by()
-        decisions = step.update(shard, rows, new, known, truth=target.truth[rows])
-        if last:
-            outstanding = step.settle(shard)
-            decisions = [one + more for one, more in zip(decisions, outstanding, strict=True)]
+        decisions = _decide(shard, target, number, rows, new, known)
         has = labels.label != MISSING
         seen = seen.with_held(Sums.of(labels.belief[has]))
         drift = beliefs.drift(known, labels.label, labels.belief)
@@ -199,25 +198,20 @@ class _Purse:
     """What the steps after the first may spend, one after the other."""
 
     def __init__(self, budget: Budget | Spending, items: int) -> None:
-        self._budget, self._past, self._step = budget, list[Outlook](), 0
+        self._budget, self._past = budget, list[Outlook]()
         self._left = None if isinstance(budget, Budget) else budget.total(items)
 
     def share(self, eligible: int, outlook: Callable[[], Outlook]) -> Budget:
         """The next step's share of the eligible items."""
         if isinstance(self._budget, Budget):
             return self._budget
-        steps = max(1, (self._budget.horizon or OPEN + self._step) - self._step)
-        now, account = outlook(), Account(self._left, steps)
-        spent = account.evaluations(self._budget.price, now, self._past, eligible)
+        now, steps = outlook(), self._budget.steps_left(len(self._past))
+        account = Account(self._left, steps, now, self._past, self._budget.price)
+        spent = account.evaluations(eligible)
         self._past.append(now)
-        self._step += 1
         if self._left is not None:
             self._left -= spent
         return Budget(fraction=spent / max(1, eligible))
-
-
-def _same(known: Dependence) -> Dependence:
-    return known
 
 
 def _adapted(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import sqrt
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -53,12 +53,25 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Sums:
-    """Beliefs in some labels, summed up; nobody knows which are right."""
+class _Summed:
+    """Beliefs in some labels, summed up."""
 
     items: int = 0
     belief: float = 0.0
     squares: float = 0.0
+
+    def __add__(self, other: Self) -> Self:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return type(self)(*(one + more for one, more in pairs))
+
+    def drifted(self, by: float) -> Self:
+        """When each is believed so much more by now, in the mean."""
+        return replace(self, belief=self.belief + by * self.items)
+
+
+@dataclass(frozen=True)
+class Sums(_Summed):
+    """Beliefs in some labels; nobody knows which are right."""
 
     @classmethod
     def of(cls, beliefs: ArrayLike) -> Sums:
@@ -66,30 +79,20 @@ class Sums:
         each = np.asarray(beliefs, dtype=np.float64)
         return cls(len(each), float(each.sum()), float((each**2).sum()))
 
-    def drifted(self, by: float) -> Sums:
-        """When each is believed so much more by now, in the mean."""
-        return replace(self, belief=self.belief + by * self.items)
-
     @property
     def variance(self) -> float:
         """Of how many are right, if the beliefs are."""
         return max(0.0, self.belief - self.squares)
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(
-            self.items + other.items, self.belief + other.belief, self.squares + other.squares
-        )
-
 
 @dataclass(frozen=True)
-class Checked:
-    """Beliefs in labels whose truth is known, beside how often they came true."""
+class Checked(_Summed):
+    """Beliefs in labels whose truth is known, beside how often they came true.
 
-    items: int = 0
+    The squares are those of what beliefs missed, item by item: 1 − p where right, −p where wrong.
+    """
+
     right: int = 0
-    belief: float = 0.0
-    squares: float = 0.0
-    """Of what the beliefs missed, item by item: 1 − p where right, −p where wrong."""
 
     @classmethod
     def of(cls, right: ArrayLike, beliefs: ArrayLike) -> Checked:
@@ -97,19 +100,7 @@ class Checked:
         hit = np.asarray(right, dtype=np.float64)
         each = np.asarray(beliefs, dtype=np.float64)
         missed = float(((hit - each) ** 2).sum())
-        return cls(len(each), int(hit.sum()), float(each.sum()), missed)
-
-    def __add__(self, other: Checked) -> Checked:
-        return Checked(
-            self.items + other.items,
-            self.right + other.right,
-            self.belief + other.belief,
-            self.squares + other.squares,
-        )
-
-    def drifted(self, by: float) -> Checked:
-        """When each is believed so much more by now, in the mean."""
-        return replace(self, belief=self.belief + by * self.items)
+        return cls(len(each), float(each.sum()), missed, int(hit.sum()))
 
     @property
     def missed(self) -> float:

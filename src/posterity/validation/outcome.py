@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from posterity.method.beliefs.dependent import Dependence
+from posterity.method.data.arrays import Codes
+from posterity.method.data.votes import MISSING
+from posterity.method.decide.budget import Budget
+from posterity.method.decide.rules import Rule
+from posterity.method.decide.selectors import Selector
 from posterity.method.metrics import Flips
+from posterity.method.step import Decision, Labels
 from posterity.validation import expectation, shift
 from posterity.validation.expectation import Checked, Estimate, Sums, forecast
 from posterity.validation.reliability import Reliability
@@ -55,11 +61,23 @@ class Rehearsed:
 
 
 @dataclass(frozen=True)
+class RehearsedStep:
+    """One step to rehearse: whose votes, on how many items, chosen and decided how."""
+
+    model: int
+    """The model's place among those learnt about."""
+    selector: Selector
+    rule: Rule
+    budget: Budget
+    number: int
+
+
+@dataclass(frozen=True)
 class Target:
     """The items a step is about to be made on."""
 
     items: int
-    chosen_by: Callable[[], Dependence]
+    chosen_by: Dependence
     """What they are believed by when they are chosen."""
     believed_by: Callable[[], Dependence]
     """What they will be believed by when it is decided, with the calibrator of the step."""
@@ -79,6 +97,36 @@ class StepHalf:
     seen: Seen
     reliability: Reliability
     """Of the beliefs in the labels."""
+
+    @classmethod
+    def of(
+        cls,
+        labels: Labels,
+        truth: Codes,
+        decisions: Sequence[Decision],
+        flips: Flips,
+        seen: Seen,
+        drift: float,
+    ) -> StepHalf:
+        """From labels after a step, what it did, and what its votes looked like.
+
+        ``drift``: how much more the labels are believed by the step's fit than they were.
+        """
+        has = labels.label != MISSING
+        right, belief = (labels.label == truth)[has], labels.belief[has]
+        fixing, breaking = Checked(), Checked()
+        for made in decisions:
+            changed, true = made.flipped, truth[made.rows]
+            fixing += Checked.of((made.after == true)[changed], made.belief_after[changed])
+            breaking += Checked.of((made.before == true)[changed], made.belief_before[changed])
+        return cls(
+            Checked.of(right, belief).drifted(drift),
+            fixing,
+            breaking,
+            flips,
+            seen.with_held(Sums.of(belief)),
+            Reliability.of(right, belief),
+        )
 
 
 @dataclass(frozen=True, eq=False)

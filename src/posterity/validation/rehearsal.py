@@ -1,8 +1,8 @@
 """Rehearsal: what a selection and a rule would have done on the labelled set.
 
 Beliefs may be far off; this is not. The labelled items are taken as if they were stored items, in
-two halves: each half's confusions are estimated on the other, so that nobody is judged by what
-they learnt from.
+two halves: how models err is learnt on one half for use on the other, so that nobody is judged by
+what they learnt from.
 """
 
 from __future__ import annotations
@@ -19,24 +19,43 @@ from posterity.method.adapt import adapt as adapt_adapt
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs import fit as beliefs_fit
 from posterity.method.beliefs import temperature
+from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
 from posterity.method.beliefs.temperature import Temperature
 from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
 from posterity.method.decide import promise as decide_promise
 from posterity.method.decide.budget import Budget, Outlook
-from posterity.method.decide.rules import AtMost, MaxBelief, Rule, cost_of
-from posterity.method.decide.selectors import Selector
-from posterity.method.metrics import Flips
+from posterity.method.decide.rules import AtMost, MaxBelief, Rule, traits
 from posterity.method.step import Decision, Labels, Shard, choose, in_order, settle, update
-from posterity.validation.expectation import Checked, Sums
-from posterity.validation.outcome import Rehearsed, StepHalf, Target, Trust
+from posterity.validation.outcome import Rehearsed, RehearsedStep, StepHalf, Target, Trust
 from posterity.validation.reliability import Reliability
 from posterity.validation.shift import Seen
 
 TINY = 1e-300
 FRESH = 10.0
 """How hard the calibrator of fresh votes is drawn to that of all histories; in items."""
+
+
+@dataclass(frozen=True, eq=False)
+class SoftReadings:
+    """How a model's soft votes are to be read: as all labelled ones say, and each half of them."""
+
+    whole: Temperature | None
+    halves: tuple[Temperature | None, Temperature | None]
+    """For use on one half, learnt on the other."""
+
+    @classmethod
+    def of(cls, soft: SoftVotes | None, truth: Codes, classes: int) -> SoftReadings:
+        """From its labelled soft votes; without any, its soft votes count by their class."""
+        halves = _other_halves(len(truth))
+        # A half without any cannot tell of the other.
+        if soft is None or not all((soft.hard[rows] != MISSING).any() for rows in halves):
+            return cls(None, (None, None))
+        first, second = (
+            temperature.fit(soft[rows], truth[rows], classes=classes) for rows in halves
+        )
+        return cls(temperature.fit(soft, truth, classes=classes), (first, second))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +70,12 @@ class Fits:
         cls, votes: Codes, truth: Codes, prior: Floats, readings: Sequence[SoftReadings] = ()
     ) -> Fits:
         """From the votes (n, T) of the models so far, and how soft ones of each are to be read."""
-        half = np.arange(len(truth)) % 2
         first, second = (
             replace(
-                beliefs_fit.fit(votes[half != side], truth[half != side], prior),
+                beliefs_fit.fit(votes[rows], truth[rows], prior),
                 temperatures=tuple(each.halves[side] for each in readings),
             )
-            for side in (0, 1)
+            for side, rows in enumerate(_other_halves(len(truth)))
         )
         whole = beliefs_fit.fit(votes, truth, prior)
         read = tuple(each.whole for each in readings)
@@ -65,137 +83,191 @@ class Fits:
 
 
 @dataclass(frozen=True, eq=False)
-class SoftReadings:
-    """How a model's soft votes are to be read: as all labelled ones say, and each half of them."""
+class Confusions:
+    """How each model errs by itself, for plain beliefs: on each half for use on the other."""
 
-    whole: Temperature | None
-    halves: tuple[Temperature | None, Temperature | None]
-    """For use on one half, learnt on the other."""
+    halves: tuple[list[Confusion], list[Confusion]]
 
     @classmethod
-    def of(cls, soft: SoftVotes | None, truth: Codes, classes: int) -> SoftReadings:
-        """From its labelled soft votes; without any, its soft votes count by their class."""
-        if soft is None:
-            return cls(None, (None, None))
-        half, cast = np.arange(len(truth)) % 2, soft.hard != MISSING
-        if not all(cast[half == side].any() for side in (0, 1)):
-            return cls(None, (None, None))  # a half without any cannot tell of the other
+    def of(cls, votes: Codes, truth: Codes, classes: int, estimator: str) -> Confusions:
+        """From the votes (n, T) of the models."""
+        estimate = partial(Confusion.from_pairs, classes=classes, estimator=estimator)
         first, second = (
-            temperature.fit(soft[half != side], truth[half != side], classes=classes)
-            for side in (0, 1)
+            [estimate(truth[rows], cast) for cast in votes[rows].T]
+            for rows in _other_halves(len(truth))
         )
-        return cls(temperature.fit(soft, truth, classes=classes), (first, second))
+        return cls((first, second))
+
+
+def _other_halves(items: int) -> tuple[Mask, Mask]:
+    """What is learnt on for use on the first half, which has every other item, and the second."""
+    second: Mask = np.arange(items) % 2 == 1
+    return second, ~second
+
+
+class _Half:
+    """Half of the labelled items: they are believed by what was learnt on the other."""
+
+    def __init__(self, truth: Codes, prior: Floats, rule: Rule, side: int, dependent: bool) -> None:
+        self.own = np.flatnonzero(np.arange(len(truth)) % 2 == side)
+        """Which of the labelled items they are."""
+        self.truth = truth[self.own]
+        self.shard = Shard(prior, len(self.own), [rule], dependent=dependent)
+        self.voted: dict[int, Mask] = {}
+        """Which items each model has voted on."""
+        self.cast = VoteTable.only(np.full((len(self.own), 0), MISSING, dtype=np.int32))
+        """The votes, those of the step at hand included; kept for dependent beliefs."""
+        self.best = np.full(len(self.own), MISSING, dtype=np.int32)
+        self.belief_best = np.zeros(len(self.own))
+
+    @property
+    def labels(self) -> Labels:
+        return self.shard.labels[0]
+
+    def eligible(self, votes: Codes, model: int) -> Mask:
+        """Which items the model could vote on."""
+        may: Mask = votes[self.own] != MISSING
+        return may & ~self.voted[model] if model in self.voted else may
+
+    def value(self, known: Dependence, step: RehearsedStep) -> Floats:
+        """What a vote could change, of each item."""
+        beliefs, ratio = self.shard.dependent, traits(step.rule).cost
+        return beliefs.value(self.labels.label, fit=known, model=step.model, ratio=ratio)
+
+    def update(
+        self, rows: Rows, votes: Codes | SoftVotes, known: Confusion | Dependence, model: int
+    ) -> list[Decision]:
+        """Fold a model's votes on some rows, and decide."""
+        if not len(rows):
+            return []
+        self.voted.setdefault(model, np.zeros(len(self.own), dtype=np.bool_))[rows] = True
+        new, truth = votes[self.own[rows]], self.truth[rows]
+        return update(self.shard, rows, new, known, truth=truth, model=model)
 
 
 class Rehearsal:
     """The labelled items carried along as if they were stored: chosen, voted on and decided.
 
     What is believed of half of them was learnt on the other. The histories they get are those
-    that occur under the budget, and the calibrator is fitted to them.
+    that occur under the budget, and the calibrator of dependent beliefs is fitted to them.
     """
 
-    def __init__(self, truth: Codes, prior: Floats, rule: Rule, *, watched: bool = False) -> None:
+    def __init__(
+        self,
+        truth: Codes,
+        prior: Floats,
+        rule: Rule,
+        *,
+        dependent: bool = True,
+        watched: bool = False,
+    ) -> None:
         """``watched``: remember the most believed classes too; see ``reliability``."""
         self._watched = watched
         self.calibrator: Floats = np.array(PLAIN_CALIBRATOR)
-        self._truth = truth
-        self._rows = [np.flatnonzero(np.arange(len(truth)) % 2 == side) for side in (0, 1)]
-        self._shards = [Shard(prior, len(rows), [rule], dependent=True) for rows in self._rows]
+        self._items = len(truth)
+        self._halves = [_Half(truth, prior, rule, side, dependent) for side in (0, 1)]
         self._steps: list[tuple[StepHalf, StepHalf]] = []
-        self._cast = [shard.dependent.table for shard in self._shards]
-        """The votes on each half, those of the step at hand included."""
-        self._best = [np.full(len(rows), MISSING, dtype=np.int32) for rows in self._rows]
-        self._belief_best = [np.zeros(len(rows)) for rows in self._rows]
 
     def step(
         self,
-        fits: Fits,
+        fits: Fits | Confusions,
         votes: Codes | SoftVotes,
+        step: RehearsedStep,
         *,
-        model: int,
-        selector: Selector,
-        rule: Rule,
-        budget: Budget,
-        number: int,
         last: bool = False,
         target: Target | None = None,
     ) -> Rehearsed:
-        """One step of a model (its place among those fitted) with its votes on all labelled items.
+        """One step of a model with its votes on all labelled items.
 
         Afterwards the calibrator is that of the new histories. ``last``: pending flips are made.
         ``target``: what a rule may promise something about.
         """
         cast = votes.hard if isinstance(votes, SoftVotes) else votes
-        asked = (cast, model, selector, rule, budget, number)
-        chosen = self._choose([fit.calibrated(self.calibrator) for fit in fits.halves], *asked)
-        promise = target if isinstance(rule, AtMost) and rule.ratio is None else None
-        as_target = None if promise is None else self._choose([promise.chosen_by()] * 2, *asked)
-        histories = []
-        for shard, own, fit, rows in zip(
-            self._shards, self._rows, fits.halves, chosen, strict=True
-        ):
-            beliefs = shard.dependent
-            history = beliefs.table.with_votes(votes[own[rows]], rows, model)
-            histories.append((fit, history, self._truth[own], rows))
-        self.calibrator = _calibrator(histories)
-        self._cast = [history for _, history, _, _ in histories]
-        if promise is not None and as_target is not None and isinstance(rule, AtMost):
-            halves_own = [fit.calibrated(self.calibrator) for fit in fits.halves]
-            tried = [(halves_own, chosen), ([promise.believed_by()] * 2, as_target)]
-            margins = self._margins(tried, votes, model)
-            rule = decide_promise.keep(
-                rule, margins, labelled=len(self._truth), items=promise.items
-            )
-        fixed = broken = right_before = right_after = 0
-        halves = []
-        for side, (shard, own, fit, rows) in enumerate(
-            zip(self._shards, self._rows, fits.halves, chosen, strict=True)
-        ):
-            labels, truth = shard.labels[0], self._truth[own]
-            labels.rule = rule
+        known: Sequence[Confusion | Dependence]
+        if isinstance(fits, Fits):
+            chosen, step = self._calibrate(fits, votes, step, target)
+            known = [fit.calibrated(self.calibrator) for fit in fits.halves]
+        else:
+            chosen = self._choose((None, None), cast, step)
+            known = [confusions[step.model] for confusions in fits.halves]
+        done, fixed, broken = [], 0, 0
+        right_before, right_after = list[int](), list[int]()
+        for half, rows, by in zip(self._halves, chosen, known, strict=True):
+            labels, truth = half.labels, half.truth
+            half.shard.rules = [step.rule]
             before, believed = labels.label.copy(), labels.belief.copy()
-            fitted, new = fit.calibrated(self.calibrator), votes[own[rows]]
-            made: list[Decision] = []
-            if len(rows):
-                made += update(shard, rows, new, fitted, truth=truth[rows], model=model)
+            made = half.update(rows, votes, by, step.model)
             if len(rows) and self._watched:
-                beliefs = shard.dependent
-                self._best[side][rows] = beliefs.most_believed(rows, stored=labels.label[rows])
-                self._belief_best[side][rows] = beliefs.of_best(rows)
+                beliefs = half.shard.dependent
+                half.best[rows] = beliefs.most_believed(rows, stored=labels.label[rows])
+                half.belief_best[rows] = beliefs.of_best(rows)
             if last:
-                made += settle(shard)
+                made += settle(half.shard)
             flips = metrics.score_step(truth, before, labels.label, evaluations=len(rows)).flips
             fixed, broken = fixed + flips.positive, broken + flips.negative
-            right_before += int((before == truth).sum())
-            right_after += int((labels.label == truth).sum())
-            seen = Seen.of(before[rows], believed[rows], cast[own[rows]], fitted.classes)
-            drift = shard.dependent.drift(fitted, labels.label, labels.belief)
-            halves.append(_half(labels, truth, made, flips, seen, drift))
-        items = max(len(self._truth), 1)
-        self._steps.append((halves[0], halves[1]))
-        trust = Trust(tuple(self._steps))
+            right_before.append(int((before == truth).sum()))
+            right_after.append(int((labels.label == truth).sum()))
+            if isinstance(by, Dependence):
+                seen = Seen.of(before[rows], believed[rows], cast[half.own[rows]], by.classes)
+                drift = half.shard.dependent.drift(by, labels.label, labels.belief)
+                done.append(StepHalf.of(labels, truth, made, flips, seen, drift))
+        trust = None
+        if done:
+            self._steps.append((done[0], done[1]))
+            trust = Trust(tuple(self._steps))
         return Rehearsed(
-            items=len(self._truth),
+            items=self._items,
             evaluations=sum(map(len, chosen)),
-            accuracy_before=right_before / items,
-            accuracy_after=right_after / items,
+            accuracy_before=self._accuracy(right_before, dependent=bool(done)),
+            accuracy_after=self._accuracy(right_after, dependent=bool(done)),
             fixed=fixed,
             broken=broken,
-            dispersion=trust.dispersion,
+            dispersion=1.0 if trust is None else trust.dispersion,
             trust=trust,
-            ratio=rule.ratio if isinstance(rule, AtMost) else None,
+            ratio=step.rule.ratio if isinstance(step.rule, AtMost) else None,
         )
 
-    def outlook(
-        self,
-        fits: Fits,
-        votes: Codes | SoftVotes,
-        *,
-        model: int,
-        selector: Selector,
-        rule: Rule,
-        number: int,
-    ) -> Outlook:
+    def _accuracy(self, right: Sequence[int], *, dependent: bool) -> float:
+        """The share of labelled items that are right, from how many are in each half."""
+        if dependent:
+            return sum(right) / max(self._items, 1)
+        # As a mean of both halves: the same but for rounding.
+        sizes = [len(half.own) for half in self._halves]
+        return float(np.dot(np.divide(sizes, self._items), np.divide(right, sizes)))
+
+    def _calibrate(
+        self, fits: Fits, votes: Codes | SoftVotes, step: RehearsedStep, target: Target | None
+    ) -> tuple[list[Rows], RehearsedStep]:
+        """The rows chosen within each half, and the step with a ratio that keeps its promise.
+
+        The calibrator becomes that of the histories the items are about to have.
+        """
+        cast = votes.hard if isinstance(votes, SoftVotes) else votes
+        chosen = self._choose([fit.calibrated(self.calibrator) for fit in fits.halves], cast, step)
+        promise = target if isinstance(step.rule, AtMost) and step.rule.ratio is None else None
+        as_target = []
+        if promise is not None:
+            as_target = self._choose([promise.chosen_by] * 2, cast, step)
+        for half, rows in zip(self._halves, chosen, strict=True):
+            half.cast = half.shard.dependent.table.with_votes(
+                votes[half.own[rows]], rows, step.model
+            )
+        self.calibrator = _calibrator(
+            [
+                (fit, half.cast, half.truth, rows)
+                for fit, half, rows in zip(fits.halves, self._halves, chosen, strict=True)
+            ]
+        )
+        if promise is not None and isinstance(step.rule, AtMost):
+            own = [fit.calibrated(self.calibrator) for fit in fits.halves]
+            tried = [(own, chosen), ([promise.believed_by()] * 2, as_target)]
+            margins = self._margins(tried, votes, step.model)
+            items = promise.items
+            rule = decide_promise.keep(step.rule, margins, labelled=self._items, items=items)
+            step = replace(step, rule=rule)
+        return chosen, step
+
+    def outlook(self, fits: Fits, votes: Codes | SoftVotes, step: RehearsedStep) -> Outlook:
         """What such a step would bring, by the share of items it looks at; nothing is changed.
 
         A correction counts when it is believed: when the right class becomes the most believed. A
@@ -203,32 +275,28 @@ class Rehearsal:
         """
         cast = votes.hard if isinstance(votes, SoftVotes) else votes
         places, gains = [], []
-        for shard, own, fit, eligible in zip(
-            self._shards, self._rows, fits.halves, self._eligible(cast, model), strict=True
-        ):
-            known, beliefs = fit.calibrated(self.calibrator), shard.dependent
-            label, truth = shard.labels[0].label, self._truth[own]
-            value = partial(beliefs.value, label, fit=known, model=model, ratio=cost_of(rule))
-            order = in_order(shard, selector=selector, eligible=eligible, step=number, value=value)
-            voted = beliefs.table.with_votes(votes[own[order]], order, model)
-            right = [_best(known, cast, label) == truth for cast in (beliefs.table, voted)]
+        for half, fit in zip(self._halves, fits.halves, strict=True):
+            known, beliefs = fit.calibrated(self.calibrator), half.shard.dependent
+            order = in_order(
+                half.shard,
+                selector=step.selector,
+                eligible=half.eligible(cast, step.model),
+                step=step.number,
+                value=partial(half.value, known, step),
+            )
+            voted = beliefs.table.with_votes(votes[half.own[order]], order, step.model)
+            right = [
+                known.believe(cast, range(cast.hard.shape[1]), half.labels.label).best == half.truth
+                for cast in (beliefs.table, voted)
+            ]
             places.append((np.arange(len(order)) + 0.5) / max(1, len(order)))
             gains.append((right[1].astype(np.float64) - right[0])[order])
         return Outlook.of(np.concatenate(places), np.concatenate(gains))
 
-    def _eligible(self, votes: Codes, model: int) -> list[Mask]:
-        """Which items of each half the model could vote on."""
-        eligible = [votes[own] != MISSING for own in self._rows]
-        for shard, may in zip(self._shards, eligible, strict=True):
-            voted = shard.dependent.table.hard
-            if model < voted.shape[1]:
-                may &= voted[:, model] == MISSING
-        return eligible
-
     def settle(self) -> None:
         """Make all pending flips."""
-        for shard in self._shards:
-            settle(shard)
+        for half in self._halves:
+            settle(half.shard)
 
     def _margins(
         self,
@@ -244,18 +312,16 @@ class Rehearsal:
         of them over the ratio at once. So labelled items are also taken just as the target's are.
         """
         found = [np.zeros(0)]
-        for side, (shard, own) in enumerate(zip(self._shards, self._rows, strict=True)):
-            labels, truth, margins = shard.labels[0], self._truth[own], np.zeros(len(own))
+        for side, half in enumerate(self._halves):
+            labels, truth, margins = half.labels, half.truth, np.zeros(len(half.own))
             for known, chosen in tried:
                 rows = chosen[side]
                 waits = (labels.proposed != MISSING) & (labels.label == truth)
                 waits[rows] = False
                 margins[waits] = np.inf  # pending flips are made whatever the new rule says
-                if not len(rows):
-                    continue
-                trial = deepcopy(shard)
-                trial.labels[0].rule = MaxBelief()
-                for made in update(trial, rows, votes[own[rows]], known[side], model=model):
+                trial = deepcopy(half)
+                trial.shard.rules = [MaxBelief()]
+                for made in trial.update(rows, votes, known[side], model):
                     broken = made.flipped & (made.before == truth[made.rows])
                     margin = made.belief_after[broken] / made.belief_before[broken].clip(TINY)
                     at = made.rows[broken]
@@ -277,8 +343,8 @@ class Rehearsal:
         ``follow``: with classes as frequent as these votes tell.
         """
         halves = [
-            adapt_adapt.LabelledHalf(fit.calibrated(self.calibrator), votes, self._truth[own])
-            for votes, own, fit in zip(self._cast, self._rows, fits.halves, strict=True)
+            adapt_adapt.LabelledHalf(fit.calibrated(self.calibrator), half.cast, half.truth)
+            for half, fit in zip(self._halves, fits.halves, strict=True)
         ]
         known = fits.whole.calibrated(self.calibrator)
         return adapt_adapt.adapted(known, halves, sample, who, adapt=adapt, follow=follow)
@@ -286,52 +352,37 @@ class Rehearsal:
     def reliability(self) -> tuple[Reliability, Reliability]:
         """Of the labels, and of the most believed classes, as each item's last vote left them."""
         best = Reliability()
-        for own, code, belief in zip(self._rows, self._best, self._belief_best, strict=True):
-            has = code != MISSING
-            best += Reliability.of((code == self._truth[own])[has], belief[has])
+        for half in self._halves:
+            has = half.best != MISSING
+            best += Reliability.of((half.best == half.truth)[has], half.belief_best[has])
         return Trust(tuple(self._steps)).reliability, best
 
     def _choose(
-        self,
-        known: Sequence[Dependence],
-        votes: Codes,
-        model: int,
-        selector: Selector,
-        rule: Rule,
-        budget: Budget,
-        number: int,
+        self, known: Sequence[Dependence | None], votes: Codes, step: RehearsedStep
     ) -> list[Rows]:
         """The rows chosen within each half, which has its share of the budget.
 
         Chosen among all of them, they could all be of one half, only because the other half
         taught it a little more doubt.
         """
-        eligible = self._eligible(votes, model)
+        eligible = [half.eligible(votes, step.model) for half in self._halves]
         first, second = (int(may.sum()) for may in eligible)
-        evaluations = budget.evaluations(first + second)
+        evaluations = step.budget.evaluations(first + second)
         own = round(evaluations * first / max(1, first + second))
-        found = []
-        for shard, fit, may, share in zip(
-            self._shards, known, eligible, (own, evaluations - own), strict=True
-        ):
-            value = partial(
-                shard.dependent.value,
-                shard.labels[0].label,
-                fit=fit,
-                model=model,
-                ratio=cost_of(rule),
+        budgets = [Budget.of(own), Budget.of(evaluations - own)]
+        if known[0] is None:  # by plain beliefs
+            budgets = [step.budget] * 2
+        return [
+            choose(
+                half.shard,
+                selector=step.selector,
+                budget=budget,
+                eligible=may,
+                step=step.number,
+                value=None if fit is None else partial(half.value, fit, step),
             )
-            found.append(
-                choose(
-                    shard,
-                    selector=selector,
-                    budget=Budget.of(share),
-                    eligible=may,
-                    step=number,
-                    value=value,
-                )
-            )
-        return found
+            for half, fit, may, budget in zip(self._halves, known, eligible, budgets, strict=True)
+        ]
 
 
 def _calibrator(histories: Sequence[tuple[Dependence, VoteTable, Codes, Rows]]) -> Floats:
@@ -344,37 +395,3 @@ def _calibrator(histories: Sequence[tuple[Dependence, VoteTable, Codes, Rows]]) 
     start = beliefs_fit.calibrate(everything, range(models), np.array(PLAIN_CALIBRATOR))
     fresh = [(fit, votes[rows], truth[rows]) for fit, votes, truth, rows in histories]
     return beliefs_fit.calibrate(fresh, range(models), start, drawn=FRESH)
-
-
-def _best(known: Dependence, votes: VoteTable, stored: Codes) -> Codes:
-    """The most believed classes."""
-    return known.believe(votes, range(votes.hard.shape[1]), stored).best
-
-
-def _half(
-    labels: Labels,
-    truth: Codes,
-    decisions: Sequence[Decision],
-    flips: Flips,
-    seen: Seen,
-    drift: float,
-) -> StepHalf:
-    """One step: labels after it, what it did, and what its votes looked like.
-
-    ``drift``: how much more the labels are believed by the step's fit than they were.
-    """
-    has = labels.label != MISSING
-    right, belief = (labels.label == truth)[has], labels.belief[has]
-    fixing, breaking = Checked(), Checked()
-    for made in decisions:
-        changed, true = made.flipped, truth[made.rows]
-        fixing += Checked.of((made.after == true)[changed], made.belief_after[changed])
-        breaking += Checked.of((made.before == true)[changed], made.belief_before[changed])
-    return StepHalf(
-        Checked.of(right, belief).drifted(drift),
-        fixing,
-        breaking,
-        flips,
-        seen.with_held(Sums.of(belief)),
-        Reliability.of(right, belief),
-    )

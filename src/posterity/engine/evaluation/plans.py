@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 from posterity import _text
 from posterity._text import shown
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.fits import DEPENDENT, PLAIN
 from posterity.engine.ledger.steps import live_updates
 from posterity.errors import InvalidParameter, Missing, StoreError
 from posterity.method.data.arrays import Rows
 from posterity.method.data.row_sets import STRETCH, RowSet
 from posterity.method.data.spec import read_seed
 from posterity.method.decide.budget import FULL, Budget, Spending, read_budget
-from posterity.method.decide.rules import AtMost, Oracle, Rule, refuse_ratio
+from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE, DEFAULT_SELECTOR, PLAIN
+from posterity.method.decide.rules import Rule, refuse_ratio, traits
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.method.decide.selectors import Selector, without_value
 from posterity.method.decide.selectors import parse as parse_selector
@@ -82,10 +82,6 @@ def _packed(rows: RowSet, told: bytes) -> pa.Buffer:
 
 SHOWN = 5
 """Labels that are told of, if a plan affects more."""
-DEFAULT_BUDGET = "10%"
-DEFAULT_SELECTOR = {DEPENDENT: "value", PLAIN: "entropy"}
-"""By the beliefs of the store."""
-DEFAULT_RULE = "cost-ratio:10"
 
 
 @dataclass(frozen=True)
@@ -112,10 +108,10 @@ class Request:
     ) -> Request:
         """What was asked for in one spelling: cost-ratio:10.0 is the same work as cost-ratio:10."""
         parsed = parse_rule(rule)
-        if isinstance(parsed, Oracle):
+        if "truth" in traits(parsed).uses:
             raise InvalidParameter("The rule 'oracle' knows the truth; it is for replay only.")
         refuse_ratio(parsed)
-        if isinstance(parsed, AtMost) and where is not None:
+        if traits(parsed).promises and where is not None:
             raise InvalidParameter(
                 f"The rule '{parsed}' takes no filter: labelled items cannot be filtered with it.",
                 hint="Leave out 'where', or choose a cost ratio yourself.",

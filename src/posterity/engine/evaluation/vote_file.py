@@ -20,7 +20,7 @@ from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.data.arrays import distinct
 from posterity.method.data.row_sets import RowSet
 from posterity.method.data.votes import MISSING, ModelVotes
-from posterity.method.decide.rules import AtMost
+from posterity.method.decide.rules import traits
 from posterity.models.class_map import Answers
 from posterity.models.soft_columns import SoftColumns, read_soft
 from posterity.storage import parquet
@@ -97,7 +97,7 @@ def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
     """Votes made elsewhere: rows of the plan's items are folded, others counted and left out."""
     context = run.context
     rule = context.rule(plan.request.rule)
-    if votes.keep_unplanned and isinstance(rule, AtMost):
+    if votes.keep_unplanned and traits(rule).promises:
         raise InvalidParameter(
             f"The rule '{rule}' is about the items that were chosen; others cannot be kept.",
             hint="Leave out keep_unplanned (--keep-unplanned).",

@@ -22,12 +22,12 @@ from posterity.engine.items.lookup import find_rows, id_array
 from posterity.engine.ledger import decide
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import StepPolicy
-from posterity.engine.ledger.fits import DEPENDENT
 from posterity.engine.ledger.history import Current, ShardHistory, parts_of
 from posterity.engine.ledger.steps import Header, live_reviews, live_updates, masked, reason
 from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.spec import plain_number
 from posterity.method.data.votes import MISSING, ModelVotes
+from posterity.method.decide.defaults import DEPENDENT
 from posterity.method.decide.rules import (
     AtMost,
     CostRatio,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -20,25 +21,25 @@ from posterity.engine.labelled.labelled_votes import (
 )
 from posterity.engine.labelled.sample import Sample, VotesOf
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.fits import DEPENDENT, Fit
+from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.steps import live_settles, live_updates
 from posterity.errors import InvalidParameter, StoreError
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.beliefs.priors import ESTIMATED
-from posterity.method.data.arrays import Codes
+from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.votes import MISSING, SoftVotes
-from posterity.method.decide.budget import Budget, Outlook
-from posterity.method.decide.rules import AtMost, MaxBelief, Rule
+from posterity.method.decide.budget import FULL, Budget, Outlook
+from posterity.method.decide.defaults import DEPENDENT
+from posterity.method.decide.rules import MaxBelief, Rule, traits
 from posterity.method.decide.selectors import Selector, without_value
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.storage import parquet
 from posterity.storage.delta.schema import HEADER_SHARD
 from posterity.validation import shift
 from posterity.validation.expectation import LEAST
-from posterity.validation.outcome import Rehearsed, Target
-from posterity.validation.plain_rehearsal import RehearsedStep, rehearse
-from posterity.validation.rehearsal import Fits, Rehearsal, SoftReadings
+from posterity.validation.outcome import Rehearsed, RehearsedStep, Target
+from posterity.validation.rehearsal import Confusions, Fits, Rehearsal, SoftReadings
 from posterity.validation.reliability import Reliability
 
 WHY_PLAIN = (
@@ -51,7 +52,6 @@ WHY_PLAIN = (
 class Labelled:
     """What the models of a store have voted on the same labelled items."""
 
-    models: list[str]
     truth: Codes
     votes: Codes
     """(n, T) −1 where a model has none."""
@@ -62,146 +62,160 @@ class Labelled:
     """How many there were before they were weighed."""
 
 
-def labelled_of(
-    context: Context, models: Sequence[str], *, weighed: bool = True
-) -> Labelled | None:
+def labelled_of(context: Context, models: Sequence[str], *, dependent: bool) -> Labelled | None:
     """The labelled items of these models; None where too few are known to be the same.
 
-    ``weighed``: only those that weights leave.
+    For dependent beliefs only those that weights leave, and soft votes as they are.
     """
     if not all(context.models[name].settings.keyed for name in models):
         return None  # also where a confusion was stated: nobody knows on which items
-    by_model, softly = [], []
+    tables = [labelled_rows(context, context.models[name]) for name in models]
     weight_of: dict[str, float] = {}
-    for name in models:
-        own = labelled_rows(context, context.models[name])
-        columns = (own.column(column).to_pylist() for column in ("key", "truth", "vote"))
-        listed = enumerate(zip(*columns, strict=True))
-        by_model.append(
-            {key: (truth, vote, at) for at, (key, truth, vote) in listed if vote != MISSING}
-        )
+    rows_of = []
+    for own in tables:
+        names, cast = own.column("key").to_pylist(), own.column("vote").to_pylist()
+        rows_of.append({key: row for row, key in enumerate(names) if cast[row] != MISSING})
         weights = labelled_weights(own)
         if weights is not None:  # the latest that came with any has it
-            weight_of = dict(zip(own.column("key").to_pylist(), weights.tolist(), strict=True))
-        softly.append(parquet.from_columns(own, own.column("vote").to_numpy()))
-    common = set.intersection(*map(set, by_model))
+            weight_of = dict(zip(names, weights.tolist(), strict=True))
+    keys = sorted(set(rows_of[0]).intersection(*rows_of[1:]))
+    places = np.array([[rows[key] for key in keys] for rows in rows_of], dtype=np.int64)
+    truths, votes = (
+        np.stack(
+            [own.column(name).to_numpy()[at] for own, at in zip(tables, places, strict=True)],
+            axis=1,
+        )
+        for name in ("truth", "vote")
+    )
     # Models that disagree about the truth of an item cannot be compared on it.
-    agreed = [key for key in common if len({rows[key][0] for rows in by_model}) == 1]
-    if len(agreed) < LEAST:
+    kept = np.flatnonzero((truths == truths[:, :1]).all(axis=1))
+    given = len(kept)
+    if weight_of and dependent and given >= LEAST:
+        kept = kept[shift.kept(np.array([weight_of[keys[at]] for at in kept.tolist()]))]
+    if len(kept) < LEAST:
         return None
-    keys, given = sorted(agreed), len(agreed)
-    if weight_of and weighed:
-        rows = shift.kept(np.array([weight_of[key] for key in keys]))
-        keys = [keys[row] for row in rows.tolist()]
-        if len(keys) < LEAST:
-            return None
-    truth = np.array([by_model[0][key][0] for key in keys], dtype=np.int32)
-    votes = np.array([[rows[key][1] for rows in by_model] for key in keys], dtype=np.int32)
     soft: list[SoftVotes | None] = []
-    for rows_of, each in zip(by_model, softly, strict=True):
-        own = None if each is None else each[np.array([rows_of[key][2] for key in keys])]
-        soft.append(None if own is None or (own.hard == MISSING).any() else own)
-    return Labelled(list(models), truth, votes, soft, keys, given)
+    for own, at in zip(tables, places, strict=True):
+        each = parquet.from_columns(own, own.column("vote").to_numpy()) if dependent else None
+        each = None if each is None else each[at[kept]]
+        soft.append(None if each is None or (each.hard == MISSING).any() else each)
+    return Labelled(
+        truths[kept, 0].astype(np.int32),
+        votes[kept].astype(np.int32),
+        soft,
+        [keys[at] for at in kept.tolist()],
+        given,
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Walked:
-    """The labelled items after the steps so far, by fits that know the arriving model too."""
+    """The labelled items after the steps so far, by what is known of the arriving model too."""
 
     models: list[str]
     labelled: Labelled
-    fits: Fits
+    fits: Fits | Confusions
     rehearsal: Rehearsal
 
     @classmethod
     def of(
-        cls, context: Context, models: list[str], *, arriving: str, watched: bool
+        cls,
+        context: Context,
+        models: list[str],
+        prior: Floats,
+        *,
+        dependent: bool,
+        watched: bool = False,
     ) -> Walked | None:
-        """Of a store these models vote on, one of them next; None with too few labelled items."""
-        labelled = labelled_of(context, models)
+        """Of a store these models vote on; None with too few labelled items."""
+        labelled = labelled_of(context, models, dependent=dependent)
         if labelled is None:
             return None
-        truth, prior = labelled.truth, context.fit(arriving).prior
-        readings = [SoftReadings.of(soft, truth, len(prior)) for soft in labelled.soft]
-        more, known = answered_votes(context, models, labelled.keys)
-        fits = Fits.of(
-            np.concatenate([labelled.votes, more]), np.concatenate([truth, known]), prior, readings
-        )
         live = live_updates(context.headers)
         first = context.rule(live[0].rule or "") if live else MaxBelief()
-        walked = cls(models, labelled, fits, Rehearsal(truth, prior, first, watched=watched))
-        settles = live_settles(context.headers)
+        rehearsal = Rehearsal(labelled.truth, prior, first, dependent=dependent, watched=watched)
+        fits: Fits | Confusions
+        if dependent:
+            fits = _fits(context, models, labelled, prior)
+        else:
+            estimator = context.description.confusion
+            fits = Confusions.of(labelled.votes, labelled.truth, len(prior), estimator)
+        walked = cls(models, labelled, fits, rehearsal)
+        # With plain beliefs pending flips are made by the next step, or at the end.
+        settles = live_settles(context.headers) if dependent else ()
         for number, header in enumerate(live):
             if number in settles:
-                walked.rehearsal.settle()
+                rehearsal.settle()
             selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
-            walked.step(header.model or "", selector, rule, header.share, number)
+            walked.step(walked.planned(header.model or "", selector, rule, header.share, number))
         if len(live) in settles:
-            walked.rehearsal.settle()
+            rehearsal.settle()
         return walked
 
+    def planned(
+        self, model: str, selector: Selector, rule: Rule, share: float, number: int
+    ) -> RehearsedStep:
+        """A step on the same share of the labelled items as it has of all items."""
+        place, share = self.models.index(model), min(1.0, share)
+        if isinstance(self.fits, Fits):
+            budget = Budget.of(round(share * len(self.labelled.truth)))
+        else:
+            selector = without_value(selector)
+            budget = Budget.of(share) if number else FULL
+        return RehearsedStep(place, selector, rule, budget, number)
+
     def step(
-        self,
-        model: str,
-        selector: Selector,
-        rule: Rule,
-        share: float,
-        number: int,
-        *,
-        last: bool = False,
-        target: Target | None = None,
+        self, step: RehearsedStep, *, last: bool = False, target: Target | None = None
     ) -> Rehearsed:
         """One more step; see ``Rehearsal.step``."""
-        place = self.models.index(model)
-        soft = self.labelled.soft[place]
-        return self.rehearsal.step(
-            self.fits,
-            self.labelled.votes[:, place] if soft is None else soft,
-            model=place,
-            selector=selector,
-            rule=rule,
-            # A share of all labelled items, as the step had one of all items.
-            budget=Budget.of(round(min(1.0, share) * len(self.labelled.truth))),
-            number=number,
-            last=last,
-            target=target,
-        )
+        votes = self._votes(step.model)
+        return self.rehearsal.step(self.fits, votes, step, last=last, target=target)
 
-    def outlook(self, model: str, selector: Selector, rule: Rule, number: int) -> Outlook:
+    def outlook(self, step: RehearsedStep) -> Outlook:
         """What one more step would bring; see ``Rehearsal.outlook``."""
-        place = self.models.index(model)
+        return self.rehearsal.outlook(self.dependent, self._votes(step.model), step)
+
+    def _votes(self, place: int) -> Codes | SoftVotes:
         soft = self.labelled.soft[place]
-        return self.rehearsal.outlook(
-            self.fits,
-            self.labelled.votes[:, place] if soft is None else soft,
-            model=place,
-            selector=selector,
-            rule=rule,
-            number=number,
-        )
+        return self.labelled.votes[:, place] if soft is None else soft
+
+    @property
+    def dependent(self) -> Fits:
+        """How models err together."""
+        if not isinstance(self.fits, Fits):
+            raise StoreError("Nothing is known of how the models err together.")
+        return self.fits
 
     def copy(self) -> Walked:
         """To go on from here without going on from there."""
         return replace(self, rehearsal=deepcopy(self.rehearsal))
 
 
+def _fits(context: Context, models: Sequence[str], labelled: Labelled, prior: Floats) -> Fits:
+    truth = labelled.truth
+    readings = [SoftReadings.of(soft, truth, len(prior)) for soft in labelled.soft]
+    more, answers = answered_votes(context, models, labelled.keys)
+    votes = np.concatenate([labelled.votes, more])
+    return Fits.of(votes, np.concatenate([truth, answers]), prior, readings)
+
+
 _LAST: dict[Hashable, Walked | None] = {}
 """The last walk by what it was made of: an update plans with it, and commits with it again."""
 
 
-def _walked(context: Context, models: list[str], *, arriving: str, watched: bool) -> Walked | None:
+def _walked(context: Context, models: list[str], prior: Floats, *, watched: bool) -> Walked | None:
     snapshots = context.ledger.files_of(HEADER_SHARD), context.arrivals.data_files()
     labelled = context.layout.labelled.head().data_files()
     # Names of files are used once in the world: what is made of the same files is the same.
     names = (file.path for files in (*snapshots, labelled) for file in files)
     removed = len(context.removed)  # answers may be about items that are gone
-    prior = context.fit(arriving).prior.tobytes()  # of copies of a store one may have more classes
-    made_of = (*names, *models, arriving, prior, watched, removed)
-    kept = _LAST.get(made_of)
-    if kept is None:
-        kept = Walked.of(context, models, arriving=arriving, watched=watched)
+    # Of copies of a store one may have more classes, and another prior.
+    made_of = (*names, *models, prior.tobytes(), watched, removed)
+    if made_of not in _LAST:
+        walked = Walked.of(context, models, prior, dependent=True, watched=watched)
         _LAST.clear()
-        _LAST[made_of] = kept
+        _LAST[made_of] = walked
+    kept = _LAST[made_of]
     return None if kept is None else kept.copy()
 
 
@@ -218,7 +232,7 @@ class Prepared:
         self.base = context.fit(arriving)
         self._walked, self.why_plain = None, ""
         if context.description.beliefs == DEPENDENT:
-            self._walked = _walked(context, self.models, arriving=arriving, watched=watched)
+            self._walked = _walked(context, self.models, self.base.prior, watched=watched)
             self.why_plain = "" if self._walked else WHY_PLAIN
 
     def again(self) -> Prepared:
@@ -234,34 +248,18 @@ class Prepared:
 
     def outcome(self, selector: Selector, rule: Rule, share: float) -> Rehearsed | None:
         """What the step did on the labelled set, with the beliefs it will decide with."""
-        if not self.dependent:
-            self.refuse_promise(rule)
-            return self._rehearse_plain(selector, rule, share)
-        return self.rehearse(selector, rule, share, last=True)
-
-    def _rehearse_plain(self, selector: Selector, rule: Rule, share: float) -> Rehearsed | None:
-        """The steps so far and the one planned, on what all their models have labelled votes on."""
-        context = self._context
-        labelled = labelled_of(context, self.models, weighed=False)
-        if labelled is None:
+        if self.dependent:
+            return self.rehearse(selector, rule, share, last=True)
+        self.refuse_promise(rule)
+        walked = Walked.of(self._context, self.models, self.base.prior, dependent=False)
+        if walked is None:
             return None
-        parts = [
-            RehearsedStep(
-                self.models.index(header.model or ""),
-                header.share,
-                without_value(parse_selector(header.selector or "")),
-                context.rule(header.rule or ""),
-            )
-            for header in self._live
-        ]
-        parts.append(RehearsedStep(self.model, share, without_value(selector), rule))
-        return rehearse(
-            labelled.truth,
-            labelled.votes.T,
-            parts,
-            prior=self.base.prior,
-            estimator=context.description.confusion,
-        )
+        return walked.step(self._planned(walked, selector, rule, share), last=True)
+
+    def _planned(
+        self, walked: Walked, selector: Selector, rule: Rule, share: float
+    ) -> RehearsedStep:
+        return walked.planned(self.models[self.model], selector, rule, share, len(self._live))
 
     def rehearse(
         self,
@@ -277,20 +275,19 @@ class Prepared:
         ``sample``: of the store with the step's votes; ``last``: what the step proposes is judged
         as if it were made.
         """
-        model, number = self.models[self.model], len(self._live)
+        target = None
+        if traits(rule).promises:
+            believed_by = partial(self._believed, sample)
+            target = Target(self._context.there, self._believed(None), believed_by)
+        planned = self._planned(self._known, selector, rule, share)
+        return self._known.step(planned, last=last, target=target)
 
-        def chosen_by() -> Dependence:
-            return self.adapted(self.sample())[0].dependence
-
-        def believed_by() -> Dependence:
-            return chosen_by() if sample is None else self.adapted(sample)[0].dependence
-
-        target = Target(self._context.there, chosen_by, believed_by)
-        return self._known.step(model, selector, rule, share, number, last=last, target=target)
+    def _believed(self, sample: Sample | None) -> Dependence:
+        return self.adapted(self.sample() if sample is None else sample)[0].dependence
 
     def outlook(self, selector: Selector, rule: Rule) -> Outlook:
         """What the step would bring, by the share of items it looks at."""
-        return self._known.outlook(self.models[self.model], selector, rule, len(self._live))
+        return self._known.outlook(self._planned(self._known, selector, rule, 1.0))
 
     @property
     def _known(self) -> Walked:
@@ -300,7 +297,7 @@ class Prepared:
 
     def refuse_promise(self, rule: Rule) -> None:
         """A promise is kept by what the labelled set went through, or not at all."""
-        if isinstance(rule, AtMost):
+        if traits(rule).promises:
             raise InvalidParameter(
                 f"The rule '{rule}' needs dependent beliefs: labelled votes with ids, of all "
                 f"models on the same items, at least {LEAST}.",
@@ -319,7 +316,7 @@ class Prepared:
         """As the steps rehearsed so far have it."""
         if self._walked is None:
             return self.base.tempered(temperatures_of(self._context, self.models))
-        dependence = self._walked.fits.whole.calibrated(self._walked.rehearsal.calibrator)
+        dependence = self._walked.dependent.whole.calibrated(self._walked.rehearsal.calibrator)
         return self.base.dependent(dependence.kept(), self.models)
 
     def adapted(self, sample: Sample) -> tuple[Fit, Adaptation]:
@@ -327,7 +324,7 @@ class Prepared:
         who = [self.models.index(name) for name in sample.models]
         described = self._context.description
         dependence, changed = self._known.rehearsal.adapted(
-            self._known.fits,
+            self._known.dependent,
             sample.votes,
             who,
             adapt=described.adapt,

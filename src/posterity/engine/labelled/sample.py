@@ -21,6 +21,9 @@ from posterity.method.data.votes import MISSING, ModelVotes, VoteTable
 
 VotesOf = Callable[[int], tuple[Rows, ModelVotes]]
 """A shard's new votes, by row."""
+_Drawn = tuple[list[ModelVotes], Codes, Floats, Mask, Mask]
+"""Votes by model, labels, beliefs in them, which are fresh, and which are pinned."""
+_NOTHING = (np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.bool_), np.zeros(0, np.bool_))
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +56,16 @@ class Sample:
                 wanted.append((shard, rows))
         drawn = partial(_drawn, context, live, arriving, new)
         parts = list(context.executor.map(drawn, wanted))
+        models = [*(header.model or "" for header in live), *([arriving] if new else [])]
         columns = [
-            ModelVotes.joined([part.votes[at] for part in parts])
-            for at in range(len(live) + (new is not None))
+            ModelVotes.joined([votes[at] for votes, *_ in parts]) for at in range(len(models))
         ]
-        label = np.concatenate([np.zeros(0, np.int32), *(part.label for part in parts)])
+        label, belief, fresh, pinned = (
+            np.concatenate([none, *(part[at] for part in parts)])
+            for at, none in enumerate(_NOTHING, 1)
+        )
         return cls(
-            VoteTable.side_by_side(columns, len(label)),
-            [*(header.model or "" for header in live), *([arriving] if new else [])],
-            label,
-            np.concatenate([np.zeros(0), *(part.belief for part in parts)]),
-            np.concatenate([np.zeros(0, np.bool_), *(part.fresh for part in parts)]),
-            np.concatenate([np.zeros(0, np.bool_), *(part.pinned for part in parts)]),
+            VoteTable.side_by_side(columns, len(label)), models, label, belief, fresh, pinned
         )
 
     def drift(self, fit: Fit) -> float:
@@ -89,17 +90,6 @@ def _among(wanted: Rows, rows: Rows, cast: ModelVotes) -> tuple[Mask, ModelVotes
     return has, cast[at].where(has)
 
 
-@dataclass(frozen=True, eq=False)
-class _Drawn:
-    """The sampled items of one shard."""
-
-    votes: list[ModelVotes]
-    label: Codes
-    belief: Floats
-    fresh: Mask
-    pinned: Mask
-
-
 def _drawn(
     context: Context,
     live: Sequence[Header],
@@ -107,6 +97,7 @@ def _drawn(
     new: VotesOf | None,
     wanted: tuple[Shard, Rows],
 ) -> _Drawn:
+    """The sampled items of one shard."""
     (shard, start, items), given = wanted
     rows = given - start
     history = ShardHistory.read(context.ledger, shard, start, items)
@@ -118,4 +109,4 @@ def _drawn(
         has &= ~history.voted_by(live, arriving)[rows]
         votes = [*votes, cast.where(has)]
     belief, pins = now.belief[rows].astype(np.float64), history.pins(live_reviews(context.headers))
-    return _Drawn(list(votes), now.label[rows], belief, has, pins[rows] != MISSING)
+    return list(votes), now.label[rows], belief, has, pins[rows] != MISSING

@@ -7,13 +7,14 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from posterity.engine.ledger.fits import DEPENDENT, Fit
+from posterity.engine.ledger.fits import Fit
 from posterity.method.beliefs.dependent_state import DependentBeliefs
 from posterity.method.beliefs.plain import Beliefs
 from posterity.method.data.arrays import Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, ModelVotes, VoteTable, majority
+from posterity.method.decide.defaults import DEPENDENT
 from posterity.method.decide.evidence import Evidence
-from posterity.method.decide.rules import MajorityVote, MaxBelief, MaxBeliefMinEntropy, Rule, inner
+from posterity.method.decide.rules import Rule, inner, traits
 from posterity.method.step import Labels, Verdict, judge
 
 BLOCK_ITEMS = 2**18
@@ -135,7 +136,7 @@ def decide_all(
     What is said of an item is what its last vote made of it; ``now`` tells what is believed of an
     item without any. ``settles``: after how many of the steps all pending flips were made.
     """
-    labels = Labels(steps[-1].rule if steps else MaxBelief(), items)
+    labels = Labels(items)
     entropy = np.full(items, now.prior_entropy)
     for at in range(len(steps)):
         if at in settles:
@@ -164,10 +165,10 @@ def _evidence(
 ) -> Evidence:
     """What the rule looks at; what only some rules do is not computed for the others."""
     before = frequent = None
-    rule = inner(rule)
-    if isinstance(rule, MaxBeliefMinEntropy):
+    uses = traits(inner(rule)).uses
+    if "entropy_before" in uses:
         before = _before(fit, steps, votes, block)
-    if isinstance(rule, MajorityVote):
+    if "majority" in uses:
         hard = np.array([cast.hard[block] for cast in votes], dtype=np.int32)
         frequent = majority(hard)
     return Evidence.of(

@@ -13,7 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import numpy as np
 import pyarrow as pa
 
-from posterity.errors import InvalidParameter, StoreError, UnknownName
+from posterity.errors import StoreError
 from posterity.method.beliefs import priors
 from posterity.method.beliefs.confusion import FLOOR, Cells, Confusion
 from posterity.method.beliefs.dependent import Dependence
@@ -21,23 +21,10 @@ from posterity.method.beliefs.product import Product
 from posterity.method.beliefs.temperature import Temperature, from_arrays, to_arrays
 from posterity.method.data.arrays import Floats
 from posterity.method.data.votes import VoteTable
+from posterity.method.decide.defaults import DEPENDENT, PLAIN
 from posterity.models.class_map import ModelSettings
 
-DEPENDENT, PLAIN = "dependent", "plain"
-
 T = TypeVar("T")
-
-
-def check_beliefs(name: str, prior: object = None) -> str:
-    """A kind of beliefs; refuses one that does not exist, or that cannot have the prior."""
-    if name not in (DEPENDENT, PLAIN):
-        raise UnknownName.among("kind of beliefs", str(name), (DEPENDENT, PLAIN))
-    if name == PLAIN and isinstance(prior, str) and prior == priors.ESTIMATED:
-        raise InvalidParameter(
-            "The prior 'estimated' needs dependent beliefs.",
-            hint="Choose the beliefs 'dependent', or another prior.",
-        )
-    return name
 
 
 @dataclass(frozen=True, eq=False)

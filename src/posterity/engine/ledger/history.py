@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import StepPolicy
-from posterity.engine.ledger.fits import DEPENDENT, Fit
+from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.steps import Header
 from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, ModelVotes
+from posterity.method.decide.defaults import DEPENDENT
 from posterity.method.decide.selectors import row_hash
 from posterity.storage import parquet
 from posterity.storage.delta.table import Snapshot

@@ -6,8 +6,6 @@ in their headers; what was spent on a step that is undone is spent all the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -17,31 +15,9 @@ from posterity.engine.labelled.rehearse import WHY_PLAIN, Prepared
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.steps import Header, masked
 from posterity.errors import InvalidParameter
-from posterity.method.decide.budget import OPEN, SLACK, Account, Outlook, Spending, read_budget
+from posterity.method.decide.budget import SLACK, Account, Outlook, Spending, read_budget
 from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
-
-
-@dataclass(frozen=True, eq=False)
-class Allotment:
-    """What a step may spend of a budget over time."""
-
-    spending: Spending
-    account: Account
-    now: Outlook | None
-    """None: it tries again what has failed, and is given what that takes."""
-    past: Sequence[Outlook]
-
-    def evaluations(self, eligible: int) -> int:
-        """How many of the eligible items the step should look at."""
-        if self.now is None:
-            return eligible
-        return self.account.evaluations(self.spending.price, self.now, self.past, eligible)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plans and headers keep it."""
-        outlook = None if self.now is None else self.now.gains.tolist()
-        return dict(vars(self.account)) | {"outlook": outlook}
 
 
 def allot(
@@ -52,7 +28,7 @@ def allot(
     rule: Rule,
     *,
     again: bool = False,
-) -> Allotment:
+) -> Account:
     """The account of a budget before the step of a model that arrives.
 
     ``again``: to try what it has failed on.
@@ -74,19 +50,20 @@ def allot(
     undone, told = masked(context.headers), _told(context, spending)
     others = {header.model for header, _ in told} - {name}
     left = left_of(context, spending)
-    account = Account(
-        left=None if left is None else max(0.0, left),
-        steps=max(1, OPEN if spending.horizon is None else spending.horizon - len(others)),
-        unit=unit,
-        later=fmean([*(before["unit"] for _, before in told), unit]),
-    )
     past = [
         Outlook(np.array(before["outlook"]))
         for header, before in told
         if header.step not in undone and before["outlook"] is not None
     ]
-    now = None if again else prepared.outlook(selector, rule)
-    return Allotment(spending, account, now, past)
+    return Account(
+        left=None if left is None else max(0.0, left),
+        steps=spending.steps_left(len(others)),
+        now=None if again else prepared.outlook(selector, rule),
+        past=past,
+        price=spending.price,
+        unit=unit,
+        later=fmean([*(before["unit"] for _, before in told), unit]),
+    )
 
 
 def left_of(context: Context, spending: Spending) -> float | None:

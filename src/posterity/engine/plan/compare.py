@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from posterity._text import shown
-from posterity.engine.evaluation.plans import DEFAULT_SELECTOR, NO_REHEARSAL, Request
+from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context, Shard
 from posterity.engine.ledger.state import state_of
@@ -20,6 +20,7 @@ from posterity.engine.ledger.steps import live_updates
 from posterity.engine.plan.score import failed_rows
 from posterity.errors import InvalidData
 from posterity.method.data.spec import real_number
+from posterity.method.decide.defaults import DEFAULT_SELECTOR
 from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
 from posterity.method.decide.selectors import parse as parse_selector

@@ -9,13 +9,7 @@ from functools import cached_property
 from math import hypot
 from typing import Any
 
-from posterity.engine.evaluation.plans import (
-    DEFAULT_BUDGET,
-    DEFAULT_RULE,
-    DEFAULT_SELECTOR,
-    NO_REHEARSAL,
-    Request,
-)
+from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.reports import accuracy_now
@@ -23,6 +17,7 @@ from posterity.engine.ledger.steps import live_updates
 from posterity.engine.ledger.totals import correctable, total_of
 from posterity.engine.plan.compare import eligible_items
 from posterity.method.decide.budget import Budget
+from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE, DEFAULT_SELECTOR
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.validation.expectation import Estimate, expect
 from posterity.validation.outcome import Rehearsed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -43,38 +43,14 @@ BLOCK = 2**20
 class Survey:
     """The candidates for a step of a model, looked at shard by shard, wherever that is done."""
 
-    def __init__(
-        self,
-        context: Context,
-        model: str,
-        selector: Selector,
-        *,
-        seed: int,
-        where: str | None,
-        without: Sequence[int] = (),
-        since: int = 0,
-        only: Sequence[int] | None = None,
-        value: ValueOf | None = None,
-    ) -> None:
-        # As it is kept of items whose votes were reverted, with which these compete.
-        prior = np.array([context.fit(model).prior_entropy])
-        self._context = context
-        self._scoring = Scoring(
-            context,
-            model,
-            selector,
-            seed,
-            since,
-            np.asarray(without, dtype=np.int64),
-            None if only is None else np.asarray(only, dtype=np.int64),
-            float(kept(prior, ENTROPY_BITS)[0]),
-        )
-        self._satisfied = satisfying(context, where)
+    def __init__(self, scoring: Scoring, *, where: str | None, value: ValueOf | None) -> None:
+        self._context, self._scoring = scoring.context, scoring
+        self._satisfied = satisfying(self._context, where)
         # Computed once a shard: a selection looks at scores thrice.
-        self._values: Sequence[Floats | None] = [None] * len(context.shards)
+        self._values: Sequence[Floats | None] = [None] * len(self._context.shards)
         if value is not None:
-            worth = partial(_values_of, context, value)
-            self._values = context.executor.hold(worth, context.shards)
+            worth = partial(_values_of, self._context, value)
+            self._values = self._context.executor.hold(worth, self._context.shards)
 
     def look(self, see: Callable[[Iterable[Block]], Part]) -> Iterator[Part]:
         """What is seen of the eligible items of each shard."""
@@ -86,7 +62,7 @@ class Survey:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Scoring:
     """What the eligible items of a shard are, and how they are ranked."""
 
@@ -94,10 +70,16 @@ class Scoring:
     model: str
     selector: Selector
     seed: int
-    since: int
+    since: int = 0
+    """Only rows from this one on."""
     without: Rows
-    only: Rows | None
-    prior_entropy: float
+    only: Sequence[int] | None = None
+    prior_entropy: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        # As it is kept of items whose votes were reverted, with which these compete.
+        prior = np.array([self.context.fit(self.model).prior_entropy])
+        object.__setattr__(self, "prior_entropy", float(kept(prior, ENTROPY_BITS)[0]))
 
     def see(
         self,

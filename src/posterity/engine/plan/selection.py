@@ -15,11 +15,11 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.proposals import count_pending
 from posterity.engine.ledger.steps import live_updates
 from posterity.engine.ledger.totals import correctable
-from posterity.engine.plan.account import Allotment, allot
-from posterity.engine.plan.score import Survey, Taken, Worth, failed_rows
+from posterity.engine.plan.account import allot
+from posterity.engine.plan.score import Scoring, Survey, Taken, Worth, failed_rows
 from posterity.method.data.row_sets import RowSet
-from posterity.method.decide.budget import FULL, Budget, Spending
-from posterity.method.decide.rules import cost_of
+from posterity.method.decide.budget import FULL, Account, Budget, Spending
+from posterity.method.decide.rules import traits
 from posterity.method.decide.selectors import Value, without_value
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.method.decide.top_k import CAP, chosen, find_cut
@@ -40,24 +40,25 @@ def make_plan(
     prepared, selector = Prepared(context, request.model), parse_selector(request.selector)
     # Only what a vote could change depends on what is believed: entropies are kept.
     valued = prepared.dependent and isinstance(selector, Value)
-    known, ratio = prepared.fit(), cost_of(context.rule(request.rule))
+    known, ratio = prepared.fit(), traits(context.rule(request.rule)).cost
     if valued:
         known, _ = prepared.adapted(prepared.sample())
 
-    survey = Survey(
-        context,
-        request.model,
-        selector if prepared.dependent else without_value(selector),
+    # What the model failed on is tried again when asked for, not again and again.
+    failed = failed_rows(context, request.model) if only is None else []
+    scoring = Scoring(
+        context=context,
+        model=request.model,
+        selector=selector if prepared.dependent else without_value(selector),
         seed=request.seed,
-        where=request.where,
-        # What the model failed on is tried again when asked for, not again and again.
-        without=failed_rows(context, request.model) if only is None else (),
         since=since,
+        without=np.array(failed, dtype=np.int64),
         only=only,
-        value=Worth(known, prepared.model, ratio) if valued else None,
     )
+    value = Worth(known, prepared.model, ratio) if valued else None
+    survey = Survey(scoring, where=request.where, value=value)
     budget, rule = request.resolved(context), context.rule(request.rule)
-    spent: Budget | Allotment = FULL
+    spent: Budget | Account = FULL
     if isinstance(budget, Spending):
         again = only is not None
         spent = allot(context, budget, prepared, selector, rule, again=again)
@@ -97,5 +98,5 @@ def make_plan(
         beliefs=known.beliefs,
         pending=pending,
         reconsidered=reconsidered,
-        spending=spent.to_dict() if isinstance(spent, Allotment) else None,
+        spending=spent.to_dict() if isinstance(spent, Account) else None,
     )

@@ -29,7 +29,7 @@ from posterity.errors import CommitConflict, InvalidData, InvalidParameter, Miss
 from posterity.method.data.arrays import Rows
 from posterity.method.data.row_sets import RowSet
 from posterity.method.data.votes import MISSING, ModelVotes
-from posterity.method.decide.rules import AtMost
+from posterity.method.decide.rules import traits
 from posterity.models.model import Model
 from posterity.storage.delta.table import Table
 from posterity.storage.input import Types
@@ -115,7 +115,7 @@ def _import(
                 "give them to an update."
             )
             raise InvalidData(error.message, hint=hint) from None
-    if isinstance(context.rule(rule), AtMost):
+    if traits(context.rule(rule)).promises:
         raise InvalidParameter(
             f"The rule '{rule}' is for updates: labels that are imported are not rehearsed.",
             hint="Import with another rule.",

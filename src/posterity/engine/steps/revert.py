@@ -33,7 +33,7 @@ from posterity.engine.steps.fold import write_rows
 from posterity.errors import InvalidParameter
 from posterity.method.data.arrays import Mask, Rows
 from posterity.method.data.votes import MISSING
-from posterity.method.decide.rules import Confirm
+from posterity.method.decide.rules import traits
 from posterity.storage.delta.commits import DataFile
 
 
@@ -89,7 +89,7 @@ def _revert(context: Context, target: int) -> Reverted:
     patient = [
         one
         for one, part in zip(live, steps, strict=True)
-        if isinstance(part.rule, Confirm) and one.step < toggled and not reviewed
+        if traits(part.rule).patient and one.step < toggled and not reviewed
     ]
     undo = _Undo(context, step, target, live, settles, steps, now, patient, was, reviews)
     total, pending = total_of(context), count_pending(context)[0]

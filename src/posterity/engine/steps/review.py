@@ -17,7 +17,6 @@ from posterity._version import __version__
 from posterity.engine.ledger.commit import commit_step
 from posterity.engine.ledger.context import Context, Shard
 from posterity.engine.ledger.decide import Decided
-from posterity.engine.ledger.fits import DEPENDENT
 from posterity.engine.ledger.history import ShardHistory, fingerprint
 from posterity.engine.ledger.publish import publish_labels
 from posterity.engine.ledger.state import state_of
@@ -29,6 +28,7 @@ from posterity.engine.steps.fold import write_rows
 from posterity.errors import CommitConflict, InvalidParameter
 from posterity.method.data.arrays import Codes, Rows
 from posterity.method.data.votes import MISSING
+from posterity.method.decide.defaults import DEPENDENT
 from posterity.method.metrics import flipped
 from posterity.storage.delta.commits import DataFile
 from posterity.validation.expectation import Sums

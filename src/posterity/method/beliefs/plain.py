@@ -94,8 +94,8 @@ class Beliefs(BeliefState):
         self._product = Product(self.prior, [*confusions, confusion])
         present = where[hard != MISSING]
         now = self._product.fold(self.table[present])
-        for kept, new in zip(self._folded, now, strict=True):
-            kept[present] = new
+        for name, values in self._folded._asdict().items():
+            values[present] = getattr(now, name)
 
     def entropy(self, rows: ArrayLike | None = None) -> Floats:
         """S_n = −Σ_k p(k) log p(k), in nats."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
@@ -184,6 +185,10 @@ class Spending:
         """What all steps may spend, with so many items; None: no limit."""
         return self.amount if self.share is None else self.share * items
 
+    def steps_left(self, made: int) -> int:
+        """The next step and those after it, when so many were made."""
+        return max(1, OPEN if self.horizon is None else self.horizon - made)
+
     def __str__(self) -> str:
         price = None if self.price is None else plain_number(self.price)
         if self.amount is None and self.share is None:
@@ -245,22 +250,30 @@ class Outlook:
         return Outlook(np.mean([outlook.gains for outlook in outlooks], axis=0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Account:
-    """Where spending over time stands before a step."""
+    """Where spending over time stands before a step, and what the step would bring."""
 
     left: float | None
     """What is left for this step and all later ones; None: no limit."""
     steps: int
     """This step and those to come."""
+    now: Outlook | None
+    """None: it tries again what has failed, and is given what that takes."""
+    past: Sequence[Outlook] = ()
+    price: float | None = None
+    """What a net correction is worth."""
     unit: float = 1.0
     """What an evaluation costs."""
     later: float = 1.0
     """What one is expected to cost in later steps."""
 
-    def evaluations(
-        self, price: float | None, now: Outlook, past: Sequence[Outlook], eligible: int
-    ) -> int:
+    def to_dict(self) -> dict[str, Any]:
+        """As plans and headers keep it."""
+        kept = {name: getattr(self, name) for name in ("left", "steps", "unit", "later")}
+        return kept | {"outlook": None if self.now is None else self.now.gains.tolist()}
+
+    def evaluations(self, eligible: int) -> int:
         """How many of the eligible items the step should look at.
 
         What is left is given to the best evaluations first, in this step and in those to come,
@@ -268,12 +281,14 @@ class Account:
         step has at least ``LEAST`` of its even part, and at most ``MOST`` times that: outlooks are
         about one step, and rehearsed on few items.
         """
+        if self.now is None:
+            return eligible
         widths = np.diff(SHARES) * eligible
-        brings = now.slopes
-        worth = brings > 0 if price is None else brings * price >= self.unit
+        brings = self.now.slopes
+        worth = brings > 0 if self.price is None else brings * self.price >= self.unit
         if self.left is None or not self.unit:
             return round(float(widths[worth].sum()))
-        expected = Outlook.mean([Outlook.mean([*past, now]), now])
+        expected = Outlook.mean([Outlook.mean([*self.past, self.now]), self.now])
         own, coming = brings / self.unit, expected.slopes / (self.later or self.unit)
         later = widths * self.later * (self.steps - 1)
         spent = 0.0
@@ -286,7 +301,7 @@ class Account:
             spent += min(ours, room * ours / (ours + equal))  # of equal ones each has its part
         even = self.left / self.steps
         spent = min(max(spent, even * LEAST), even * MOST)
-        if price is not None:
+        if self.price is not None:
             spent = min(spent, float(widths[worth].sum()) * self.unit)
         affordable = math.floor(min(eligible, self.left / self.unit + SLACK))
         # One at least, or a small budget for many steps would never begin.

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from posterity.errors import InvalidParameter
 from posterity.method.data.arrays import ArrayLike, Codes, Floats, Rows
 from posterity.method.data.votes import as_array, check_codes, check_same_length
 
+if TYPE_CHECKING:
+    from posterity.method.beliefs.dependent_state import DependentBeliefs
+    from posterity.method.beliefs.plain import Beliefs
+
 _T = TypeVar("_T")
-
-
-class AnyBeliefs(Protocol):
-    """What evidence is read from: beliefs of any kind, plain or dependent."""
-
-    classes: int
-
-    def entropy(self, rows: Rows | None = None) -> Floats:
-        """S_n, in nats."""
-
-    def most_believed(self, rows: Rows | None = None, *, stored: Codes | None = None) -> Codes:
-        """k̂, the class with the highest belief."""
-
-    def of_best(self, rows: Rows | None = None) -> Floats:
-        """p(k̂)."""
-
-    def of(self, labels: Codes, rows: Rows | None = None) -> Floats:
-        """p(y_n = label_n)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +44,7 @@ class Evidence:
     @classmethod
     def of(
         cls,
-        beliefs: AnyBeliefs,
+        beliefs: Beliefs | DependentBeliefs,
         *,
         label: ArrayLike,
         vote: ArrayLike,

@@ -16,6 +16,7 @@ order counts. It does not hold where the stored items are unlike the labelled on
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from dataclasses import replace
 from fractions import Fraction
 
@@ -65,17 +66,13 @@ def allowed(labelled: int, items: int, *, rate: float, confidence: float) -> int
     >>> [allowed(some, 100_000, rate=0.002, confidence=0.9) for some in (500, 5_000)]
     [None, 5]
     """
-    doubt, most = _doubt(confidence), _most(items, rate)
-    if _chance(0, labelled, items, most) > doubt:
-        return None
-    low, high = 0, labelled
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _chance(middle, labelled, items, most) <= doubt:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    most = _most(items, rate)
+
+    def chance(broken: int) -> float:
+        return _chance(broken, labelled, items, most)
+
+    few_enough = bisect_right(range(labelled + 1), _doubt(confidence), key=chance)
+    return few_enough - 1 if few_enough else None
 
 
 def needed(items: int, *, rate: float, confidence: float) -> int:
@@ -83,14 +80,10 @@ def needed(items: int, *, rate: float, confidence: float) -> int:
     doubt, most, enough = _doubt(confidence), _most(items, rate), 1
     while _chance(0, enough, items, most) > doubt:
         enough *= 2
-    low, high = enough // 2, enough
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _chance(0, middle, items, most) > doubt:
-            low = middle
-        else:
-            high = middle
-    return high
+    fewer = range(enough // 2 + 1, enough)
+    return fewer.start + bisect_left(
+        fewer, True, key=lambda some: _chance(0, some, items, most) <= doubt
+    )
 
 
 def _doubt(confidence: float) -> float:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -18,9 +18,6 @@ from posterity.method.data.votes import MISSING, check_same_length
 from posterity.method.decide.evidence import Evidence as Evidence
 from posterity.method.decide.evidence import given
 
-PROMISED = 10.0
-"""What a negative flip is taken to cost where a rule only promises that they are few."""
-
 
 @runtime_checkable
 class Rule(Protocol):
@@ -30,45 +27,71 @@ class Rule(Protocol):
         """The label of each item after the step."""
 
 
+class KnownRule(Rule):
+    """What differs between rules beside their decisions; see ``traits`` for a user's own."""
+
+    name: ClassVar[str] = ""
+    """Of a rule without parameters."""
+    uses: ClassVar[frozenset[str]] = frozenset()
+    """What of the evidence is only there for rules that look at it."""
+    patient: ClassVar[bool] = False
+    """Whether a flip is proposed first, and made later."""
+    promises: ClassVar[bool] = False
+    """Whether it has to be rehearsed: its cost ratio is found on the labelled set."""
+
+    @property
+    def cost(self) -> float:
+        """How many positive flips a negative one costs."""
+        return 1.0
+
+    def among(self, classes: Sequence[object]) -> Rule:  # noqa: ARG002
+        """The rule where these are the classes; refuses one that names others."""
+        return self
+
+    def __str__(self) -> str:
+        return self.name
+
+
 @dataclass(frozen=True)
-class Replace:
+class Replace(KnownRule):
     """The new vote, always: a backfill."""
+
+    name = "replace"
 
     def decide(self, evidence: Evidence) -> Codes:
         """l^t = ŷ^t."""
         return evidence.vote
 
-    def __str__(self) -> str:
-        return "replace"
-
 
 @dataclass(frozen=True)
-class MajorityVote:
+class MajorityVote(KnownRule):
     """The most frequent vote so far; a tie goes to the tied class voted for most recently."""
+
+    name = "majority-vote"
+    uses = frozenset({"majority"})
 
     def decide(self, evidence: Evidence) -> Codes:
         """See ``votes.majority``."""
         return given(self, "majority", evidence.majority)
 
-    def __str__(self) -> str:
-        return "majority-vote"
-
 
 @dataclass(frozen=True)
-class MaxBelief:
+class MaxBelief(KnownRule):
     """MB: the most believed class."""
+
+    name = "max-belief"
 
     def decide(self, evidence: Evidence) -> Codes:
         """l^t = k̂."""
         return given(self, "best", evidence.best)
 
-    def __str__(self) -> str:
-        return "max-belief"
-
 
 @dataclass(frozen=True)
-class MaxBeliefMinEntropy:
+class MaxBeliefMinEntropy(KnownRule):
     """MBME: the most believed class if the entropy fell in this step."""
+
+    name = "max-belief-min-entropy"
+    uses = frozenset({"entropy_before"})
 
     def decide(self, evidence: Evidence) -> Codes:
         """l^t = k̂ if S^t < S^{t−1}, else l."""
@@ -76,12 +99,9 @@ class MaxBeliefMinEntropy:
         fell = after < given(self, "entropy_before", evidence.entropy_before)
         return np.where(fell, given(self, "best", evidence.best), evidence.label)
 
-    def __str__(self) -> str:
-        return "max-belief-min-entropy"
-
 
 @dataclass(frozen=True)
-class CostRatio:
+class CostRatio(KnownRule):
     """CR: change only if a negative flip, costing c times a positive one, is unlikely enough.
 
     The most believed class k̂ ≠ l is taken iff p(k̂) − c·p(l) − c₀·(1 − p(k̂) − p(l)) > 0, with
@@ -113,6 +133,21 @@ class CostRatio:
         if not (_is_finite(self.neutral) and self.neutral >= 0):
             raise InvalidParameter.of("neutral", "a finite number ≥ 0", self.neutral)
 
+    @property
+    def cost(self) -> float:
+        """That of most labels."""
+        return float(self.ratio)
+
+    def among(self, classes: Sequence[object]) -> Rule:
+        """With the ratio of each class."""
+        if not self.of:
+            return self
+        names = [str(name) for name in classes]
+        for name in self.of:
+            if name not in names:
+                raise UnknownName.among("class", name, names)
+        return replace(self, by_code=tuple(self.of.get(name, self.ratio) for name in names))
+
     def decide(self, evidence: Evidence) -> Codes:
         """The comparison is with the stored label's belief, not with the previous best."""
         best = given(self, "best", evidence.best)
@@ -142,7 +177,7 @@ class CostRatio:
 
 
 @dataclass(frozen=True)
-class AtMost:
+class AtMost(KnownRule):
     """A promise: a step breaks at most this share of all items, with this confidence.
 
     The cost ratio that keeps it is found on the labelled set when a step is made; see ``promise``.
@@ -151,6 +186,7 @@ class AtMost:
     'at-most:0.2%,confidence=0.9'
     """
 
+    promises = True
     rate: float
     confidence: float = 0.9
     ratio: float | None = None
@@ -166,6 +202,11 @@ class AtMost:
         if self.ratio is not None and not (_is_finite(self.ratio) and self.ratio >= 1):
             raise InvalidParameter.of("ratio", "a finite number of at least 1", self.ratio)
 
+    @property
+    def cost(self) -> float:
+        """Whatever ratio keeps the promise: that is found among the items this one chooses."""
+        return 10.0
+
     def decide(self, evidence: Evidence) -> Codes:
         """As the cost ratio has it."""
         return CostRatio(given(self, "ratio", self.ratio)).decide(evidence)
@@ -177,8 +218,11 @@ class AtMost:
 
 
 @dataclass(frozen=True)
-class Oracle:
+class Oracle(KnownRule):
     """Replay only: the new vote exactly where that is a positive flip."""
+
+    name = "oracle"
+    uses = frozenset({"truth"})
 
     def decide(self, evidence: Evidence) -> Codes:
         """Bounds what any rule could do with these votes."""
@@ -186,18 +230,16 @@ class Oracle:
         positive = (evidence.label != truth) & (evidence.vote == truth)
         return np.where(positive, evidence.vote, evidence.label)
 
-    def __str__(self) -> str:
-        return "oracle"
-
 
 @dataclass(frozen=True)
-class Confirm:
+class Confirm(KnownRule):
     """A rule with patience (``+confirm``): a flip it wants is proposed first; see ``propose``.
 
     >>> str(Confirm(CostRatio(10)))
     'cost-ratio:10+confirm'
     """
 
+    patient = True
     rule: Rule
 
     def __post_init__(self) -> None:
@@ -214,6 +256,15 @@ class Confirm:
                 f"The rule '{self.rule}' takes no '+confirm': it promises what one step does, and "
                 "flips that wait are made by another."
             )
+
+    @property
+    def cost(self) -> float:
+        """That of the inner rule."""
+        return traits(self.rule).cost
+
+    def among(self, classes: Sequence[object]) -> Rule:
+        """With the inner rule where these are the classes."""
+        return Confirm(among(self.rule, classes))
 
     def decide(self, evidence: Evidence) -> Codes:
         """The label the inner rule wants; whether it has to wait is told by ``step.propose``."""
@@ -234,15 +285,16 @@ def among(rule: Rule, classes: Sequence[object]) -> Rule:
     >>> rule.decide(evidence)
     array([1, 1])
     """
-    if isinstance(rule, Confirm):
-        return Confirm(among(rule.rule, classes))
-    if not isinstance(rule, CostRatio) or not rule.of:
-        return rule
-    names = [str(name) for name in classes]
-    for name in rule.of:
-        if name not in names:
-            raise UnknownName.among("class", name, names)
-    return replace(rule, by_code=tuple(rule.of.get(name, rule.ratio) for name in names))
+    return rule.among(classes) if isinstance(rule, KnownRule) else rule
+
+
+def traits(rule: Rule) -> KnownRule:
+    """What differs between rules; a user's own has what most rules have.
+
+    >>> traits(Confirm(CostRatio(10))).cost, traits(MaxBelief()).cost
+    (10.0, 1.0)
+    """
+    return rule if isinstance(rule, KnownRule) else Replace()
 
 
 def inner(rule: Rule) -> Rule:
@@ -250,12 +302,8 @@ def inner(rule: Rule) -> Rule:
     return rule.rule if isinstance(rule, Confirm) else rule
 
 
-_PLAIN: dict[str, type[Replace | MajorityVote | MaxBelief | MaxBeliefMinEntropy | Oracle]] = {
-    "replace": Replace,
-    "majority-vote": MajorityVote,
-    "max-belief": MaxBelief,
-    "max-belief-min-entropy": MaxBeliefMinEntropy,
-    "oracle": Oracle,
+_PLAIN: dict[str, type[KnownRule]] = {
+    rule.name: rule for rule in (Replace, MajorityVote, MaxBelief, MaxBeliefMinEntropy, Oracle)
 }
 NAMES = (*_PLAIN, "cost-ratio", "at-most")
 MODIFIERS = ("confirm",)
@@ -318,16 +366,11 @@ def _promise(spec: Spec, text: str) -> AtMost:
     allowed = "at-most:SHARE[,confidence=P], as in at-most:0.2%,confidence=0.9"
     try:
         rate = read_share(spec.value or "")
+        confidence = read_share(spec.options.get("confidence", "0.9"))
     except ValueError:
         raise InvalidParameter.of("rule", allowed, text) from None
-    told = dict(spec.options)
-    confidence = told.pop("confidence", "0.9")
-    try:
-        sure = read_share(confidence)
-    except ValueError:
-        raise InvalidParameter.of("rule", allowed, text) from None
-    found = {key: spec.number("rule", value, allowed) for key, value in told.items()}
-    return AtMost(rate, sure, **found)
+    ratio = spec.options.get("ratio")
+    return AtMost(rate, confidence, None if ratio is None else spec.number("rule", ratio, allowed))
 
 
 def refuse_ratio(rule: Rule) -> None:
@@ -350,18 +393,6 @@ def decide(rule: Rule, evidence: Evidence) -> Codes:
     first = evidence.label == MISSING
     changed = np.where(first, evidence.vote, decided)
     return np.where(evidence.vote == MISSING, evidence.label, changed).astype(np.int32)
-
-
-def cost_of(rule: Rule) -> float:
-    """How many positive flips a negative one costs, as the rule has it.
-
-    >>> cost_of(Confirm(CostRatio(10))), cost_of(MaxBelief())
-    (10.0, 1.0)
-    """
-    inner = rule.rule if isinstance(rule, Confirm) else rule
-    if isinstance(inner, AtMost):
-        return PROMISED  # whatever ratio keeps it: that is found among the items this one chooses
-    return float(inner.ratio) if isinstance(inner, CostRatio) else 1.0
 
 
 def _is_finite(value: object) -> bool:

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
-from posterity.method.data.arrays import Floats, Mask, Rows
+from posterity.method.data.arrays import ArrayLike, Floats, Mask, Rows
 from posterity.method.data.spec import Spec, read_seed
 from posterity.method.data.votes import check_same_length
-from posterity.method.decide.top_k_keys import descending
+
+Keys = NDArray[np.uint64]
+SIGN = np.uint64(1 << 63)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,13 +192,27 @@ def _highest(scores: Floats, rows: Rows, count: int) -> Rows:
     return np.concatenate([below, tied[hashes <= _lowest(hashes, count - len(below))]])
 
 
-def _lowest(keys: NDArray[np.uint64], count: int) -> np.uint64:
+def _lowest(keys: Keys, count: int) -> np.uint64:
     """The highest of the ``count`` lowest keys."""
     found: np.uint64 = np.partition(keys, count - 1)[count - 1]
     return found
 
 
-def row_hash(rows: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]:
+def descending(scores: ArrayLike) -> Keys:
+    """Keys that are lower the higher the score: the bits of a float, made to compare as it does.
+
+    >>> keys = descending(np.array([2.0, 0.0, -0.0, -1.0]))
+    >>> bool(keys[0] < keys[1] == keys[2] < keys[3])
+    True
+    """
+    plain = np.asarray(scores, dtype=np.float64) + 0.0  # there is no −0 after that
+    bits = plain.view(np.uint64)
+    negative = bits >= SIGN
+    ascending: Keys = np.where(negative, ~bits, bits | SIGN)
+    return ~ascending
+
+
+def row_hash(rows: NDArray[np.int64] | NDArray[np.uint64]) -> Keys:
     """A fixed, well-mixed 64-bit hash of each row (the finaliser of splitmix64).
 
     >>> [hex(value) for value in row_hash(np.array([0, 1]))]
@@ -205,5 +221,5 @@ def row_hash(rows: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.uint64]
     mixed = rows.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    hashed: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
+    hashed: Keys = mixed ^ (mixed >> np.uint64(31))
     return hashed

@@ -14,13 +14,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from posterity.engine.evaluation.plans import (
-    DEFAULT_BUDGET,
-    DEFAULT_RULE,
-    DEFAULT_SELECTOR,
-    Plan,
-    Request,
-)
+from posterity.engine.evaluation.plans import Plan, Request
 from posterity.engine.inspect import queries, step_views
 from posterity.engine.inspect import reliability as inspect_reliability
 from posterity.engine.ledger.context import Context
@@ -29,6 +23,7 @@ from posterity.engine.plan.prospects import Prospects
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.update import plan_update
 from posterity.errors import InvalidData, PosterityError, StoreError
+from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE, DEFAULT_SELECTOR
 from posterity.reader import StoreReader
 from posterity.storage.files import Files, open_files
 from posterity.web.report import entropies, flips, models

@@ -10,13 +10,14 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from posterity.engine.evaluation.plans import DEFAULT_BUDGET, DEFAULT_RULE, Plan
+from posterity.engine.evaluation.plans import Plan
 from posterity.engine.plan import prospects
 from posterity.engine.steps.revert import revert
 from posterity.engine.steps.review import review
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.method.data.spec import read_number
 from posterity.method.decide.budget import Budget
+from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.web.report import flips, item, payloads
 from posterity.web.report.flips import Wanted
