@@ -77,12 +77,12 @@ class Store(StoreReader):
         says; ``prior``: ``"uniform"``, ``"labelled"``, ``"estimated"`` (from the items' votes,
         where beliefs are dependent), one weight a class, or a file; ``adapt``: see ``adapt``.
         """
-        from posterity.method.decide.defaults import check_beliefs
         from posterity.engine.maintenance.create import create
         from posterity.method.adapt.adapt import to_keep
         from posterity.method.beliefs import priors
         from posterity.method.beliefs.confusion import estimate
         from posterity.method.data.spec import whole_number
+        from posterity.method.decide.defaults import check_beliefs
         from posterity.storage.delta.schema import MOST_SHARD_ROWS, Description
 
         known = classes if isinstance(classes, Classes) else Classes(classes)
