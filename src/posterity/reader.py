@@ -69,7 +69,9 @@ class StoreReader:
         row, old and new label, belief, step, reason.
         """
         context = self._context()
-        return publish.all_labels(context) if since is None else queries.changes(context, since)
+        if since is None:
+            return publish.labels_by_shard(context).table()
+        return queries.changes_by_shard(context, since).table()
 
     def beliefs(self, ids: Any = None, *, top: int = 3) -> pa.Table:
         """The most believed classes of items (all by default) and the beliefs in them."""
@@ -77,7 +79,7 @@ class StoreReader:
 
     def flips(self, step: int | None = None) -> pa.Table:
         """The labels a step (by default the last) changed, as changes, by row."""
-        return queries.flips(self._context(), step)
+        return queries.flips_by_shard(self._context(), step).table()
 
     def history(self, id: str | int) -> list[dict[str, Any]]:  # noqa: A002 the user's word
         """What happened to one item: a row per step that touched it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -27,10 +28,10 @@ from posterity.engine.labelled.labelled_votes import (
     labelled_rows,
     labelled_truth,
 )
+from posterity.engine.ledger.commit import attempts
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Registered
 from posterity.engine.ledger.history import ShardHistory
-from posterity.engine.ledger.steps import live_updates
 from posterity.errors import CommitConflict, InvalidData
 from posterity.method.data.arrays import Rows
 from posterity.method.data.votes import MISSING, ModelVotes
@@ -40,7 +41,6 @@ from posterity.storage.delta.schema import MODELS, WEIGHT
 from posterity.validation.expectation import wilson
 
 ARRIVALS = "posterity.models.model"
-TRIES = 20
 FEW_PER_CLASS = 5
 WIDE = 0.05
 """Half the width of an interval of the accuracy that is worth a warning."""
@@ -91,11 +91,12 @@ def register(
     None if nothing new was said of a model that is known. ``stored`` tells its votes on stored
     items where they are not in the ledger yet.
     """
-    for _ in range(TRIES):
-        try:
-            return _register(context, model, stored or stored_votes(context, model.name))
-        except CommitConflict:
-            context.forget_models()
+    for now in attempts(context):
+        with suppress(CommitConflict):
+            made = _register(now, model, stored or stored_votes(now, model.name))
+            if now is not context:
+                context.forget_models()
+            return made
     raise CommitConflict("Too many others are registering models; nothing was registered.")
 
 
@@ -169,13 +170,14 @@ def _register(context: Context, model: Model, stored: StoredVotes) -> Registrati
 
 def complete(context: Context, name: str, rows: Rows, votes: ModelVotes) -> Registration:
     """A model that was to vote on its labelled items has done so."""
-    for _ in range(TRIES):
-        if not context.model(name).pending:
-            return registered(context, name)  # somebody else was faster
-        try:
-            return _complete(context, name, rows, votes)
-        except CommitConflict:
-            context.forget_models()
+    for now in attempts(context):
+        if not now.model(name).pending:
+            return registered(now, name)  # somebody else was faster
+        with suppress(CommitConflict):
+            made = _complete(now, name, rows, votes)
+            if now is not context:
+                context.forget_models()
+            return made
     raise CommitConflict("Too many others are registering models; the votes are kept.")
 
 
@@ -214,7 +216,7 @@ def stored_votes(context: Context, name: str) -> StoredVotes:
         found = rows_or_none(context, ids)
         rows = np.asarray(found.fill_null(-1))
         votes = ModelVotes(np.where(rows < 0, np.int32(UNKNOWN_ITEM), np.int32(MISSING)))
-        own = [header for header in live_updates(context.headers) if header.model == name]
+        own = [header for header in context.live_updates if header.model == name]
         for shard, start, items in context.shards if own else []:
             at = np.flatnonzero((rows >= start) & (rows < start + items))
             if not len(at):

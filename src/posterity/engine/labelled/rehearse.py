@@ -17,7 +17,7 @@ from posterity.engine.labelled.labelled_votes import answered_votes, labelled_ro
 from posterity.engine.labelled.sample import Sample, VotesOf
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import DEPENDENT, Fit
-from posterity.engine.ledger.steps import live_settles, live_updates
+from posterity.engine.ledger.steps import live_settles
 from posterity.errors import InvalidParameter, StoreError
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.dependent import Dependence
@@ -117,13 +117,13 @@ class Walked:
         labelled = labelled_of(context, models)
         if labelled is None:
             return None
-        truth, prior = labelled.truth, context.fit(arriving).prior
+        truth, prior = labelled.truth, context.fits.now(arriving).prior
         readings = [SoftReadings.of(soft, truth, len(prior)) for soft in labelled.soft]
         more, known = answered_votes(context, models, labelled.keys)
         fits = Fits.of(
             np.concatenate([labelled.votes, more]), np.concatenate([truth, known]), prior, readings
         )
-        live = live_updates(context.headers)
+        live = context.live_updates
         first = context.rule(live[0].rule or "") if live else MaxBelief()
         walked = cls(models, labelled, fits, Rehearsal(truth, prior, first, watched=watched))
         settles = live_settles(context.headers)
@@ -131,7 +131,7 @@ class Walked:
             if number in settles:
                 walked.rehearsal.settle()
             selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
-            walked.step(header.model or "", selector, rule, header.share, number)
+            walked.step(header.voter, selector, rule, header.share, number)
         if len(live) in settles:
             walked.rehearsal.settle()
         return walked
@@ -187,11 +187,12 @@ _LAST: dict[Hashable, Walked | None] = {}
 
 def _walked(context: Context, models: list[str], *, arriving: str, watched: bool) -> Walked | None:
     snapshots = context.ledger.files_of(HEADER_SHARD), context.arrivals.data_files()
-    labelled = context.layout.labelled.head().data_files()
+    labelled = context.labelled_table.data_files()
     # Names of files are used once in the world: what is made of the same files is the same.
     names = (file.path for files in (*snapshots, labelled) for file in files)
     removed = len(context.removed)  # answers may be about items that are gone
-    prior = context.fit(arriving).prior.tobytes()  # of copies of a store one may have more classes
+    # Of copies of a store one may have more classes.
+    prior = context.fits.now(arriving).prior.tobytes()
     made_of = (*names, *models, arriving, prior, watched, removed)
     kept = _LAST.get(made_of)
     if kept is None:
@@ -206,12 +207,10 @@ class Prepared:
 
     def __init__(self, context: Context, arriving: str, *, watched: bool = False) -> None:
         """``watched``: the most believed classes are looked at too, which takes longer."""
-        self._context, self._live = context, live_updates(context.headers)
-        self.models = list(
-            dict.fromkeys([*(header.model or "" for header in self._live), arriving])
-        )
+        self._context, self._live = context, context.live_updates
+        self.models = list(dict.fromkeys([*(header.voter for header in self._live), arriving]))
         self.model = self.models.index(arriving)
-        self.base = context.fit(arriving)
+        self.base = context.fits.now(arriving)
         self._walked, self.why_plain = None, ""
         if context.description.beliefs == DEPENDENT:
             self._walked = _walked(context, self.models, arriving=arriving, watched=watched)
@@ -243,7 +242,7 @@ class Prepared:
             return None
         parts = [
             RehearsedStep(
-                self.models.index(header.model or ""),
+                self.models.index(header.voter),
                 header.share,
                 without_value(parse_selector(header.selector or "")),
                 context.rule(header.rule or ""),

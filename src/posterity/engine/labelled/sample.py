@@ -12,11 +12,11 @@ from functools import partial
 
 import numpy as np
 
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import side_by_side
 from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import ShardHistory
-from posterity.engine.ledger.steps import Header, live_reviews
+from posterity.engine.ledger.steps import Header
 from posterity.method.data.arrays import Codes, Floats, Mask, Rows, evenly
 from posterity.method.data.votes import MISSING, ModelVotes, VoteTable
 
@@ -61,7 +61,7 @@ class Sample:
         label = np.concatenate([np.zeros(0, np.int32), *(part.label for part in parts)])
         return cls(
             side_by_side(columns, len(label)),
-            [*(header.model or "" for header in live), *([arriving] if new else [])],
+            [*(header.voter for header in live), *([arriving] if new else [])],
             label,
             np.concatenate([np.zeros(0), *(part.belief for part in parts)]),
             np.concatenate([np.zeros(0, np.bool_), *(part.fresh for part in parts)]),
@@ -106,7 +106,7 @@ def _drawn(
     live: Sequence[Header],
     arriving: str,
     new: VotesOf | None,
-    wanted: tuple[Shard, Rows],
+    wanted: tuple[RowRange, Rows],
 ) -> _Drawn:
     (shard, start, items), given = wanted
     rows = given - start
@@ -118,5 +118,5 @@ def _drawn(
         # Whom the model has seen by another way meanwhile has no vote in the step.
         has &= ~history.voted_by(live, arriving)[rows]
         votes = [*votes, cast.where(has)]
-    belief, pins = now.belief[rows].astype(np.float64), history.pins(live_reviews(context.headers))
+    belief, pins = now.belief[rows].astype(np.float64), history.pins(context.live_reviews)
     return _Drawn(list(votes), now.label[rows], belief, has, pins[rows] != MISSING)
