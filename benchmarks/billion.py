@@ -61,7 +61,7 @@ def _add_items(context: Context, items: int) -> None:
 
 def _add_steps(context: Context) -> None:
     """Two updates, with the votes, labels, beliefs and entropies they would have written."""
-    fit, rule = context.fit(), parse(RULE)
+    fit, rule = context.fits.now(), parse(RULE)
     parts = [StepPolicy("old", rule, fit), StepPolicy("mid", rule, fit)]
     files: dict[int, list[Any]] = {0: [], 1: []}
     for shard, start, items in context.shards:

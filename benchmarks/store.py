@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.speed.timing import machine
 from posterity import Model, Store
-from posterity.engine.inspect.queries import changes_schema, each_change
+from posterity.engine.inspect.queries import changes_by_shard, changes_schema
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.publish import each_labels, own_schema
+from posterity.engine.ledger.publish import labels_by_shard, own_schema
 from posterity.storage.files import open_files
 from posterity.storage.output import write_stream
 
@@ -142,7 +142,9 @@ def measure_import(folder: Path) -> dict[str, Any]:
     changed = folder / "changes.parquet"
     stage(
         "export labels since the start",
-        lambda: write_stream(changed, changes_schema(context), each_change(context, -1)),
+        lambda: write_stream(
+            changed, changes_schema(context), changes_by_shard(context, -1).each()
+        ),
     )
     return {
         "items": done.items,
@@ -180,7 +182,8 @@ def measure_updates(folder: Path) -> dict[str, Any]:
     exported = folder / "labels.parquet"
     context = Context(open_files(store.path))
     stage(
-        "export labels", lambda: write_stream(exported, own_schema(context), each_labels(context))
+        "export labels",
+        lambda: write_stream(exported, own_schema(context), labels_by_shard(context).each()),
     )
     return {
         "items": items,

@@ -122,7 +122,7 @@ def test_looking_up_takes_the_same_memory(tmp_path: Path) -> None:
         def look_up(context: Context = context, ids: pa.ChunkedArray = ids) -> None:
             rows = rows_or_none(context, ids)
             assert rows.null_count == 0
-            assert context.id_of(rows.combine_chunks()).equals(ids)
+            assert lookup.id_of(context, rows.combine_chunks()).equals(ids)
 
         look_up()
         taken.append(peak(look_up))

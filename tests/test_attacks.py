@@ -576,7 +576,7 @@ def test_files_that_were_replaced_are_no_damage(store: Store) -> None:
     with pytest.raises(CommitConflict, match="compacted and vacuumed while it was read"):
         late.ledger.read(partition=0)
     with pytest.raises(CommitConflict, match="compacted and vacuumed"):
-        late.items.spans(late.items.data_files()[-1])
+        late.items.groups(late.items.data_files()[-1])
     victim = next(Path(store.path, "ledger").rglob("compacted*"))
     victim.unlink()
     with pytest.raises(StoreError, match=f"{victim.name}' of the store is damaged"):

@@ -38,7 +38,6 @@ CLASSES = ["cat", "dog"]
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that small items reach."""
     monkeypatch.setattr(storage_row_groups, "GROUP_BYTES", GROUP)
-    monkeypatch.setattr(compact, "GROUP_BYTES", GROUP)
     monkeypatch.setattr(item_files, "FILE_BYTES", FILE)
     monkeypatch.setattr(compact, "FILE_BYTES", FILE)
     monkeypatch.setattr(payload, "BATCH_BYTES", BATCH)
@@ -340,7 +339,7 @@ def test_four_times_the_pictures_take_the_same_memory(
     work: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name in [
-        *((storage_row_groups, "GROUP_BYTES"), (compact, "GROUP_BYTES"), (payload, "BATCH_BYTES")),
+        *((storage_row_groups, "GROUP_BYTES"), (payload, "BATCH_BYTES")),
         *(
             (input_files, "BATCH_BYTES"),
             (input_files, "HELD_BYTES"),

@@ -123,7 +123,7 @@ def test_rows_of_another_shard(store: Store) -> None:
 
 
 def test_published_labels_of_another_shard_or_none(store: Store) -> None:
-    labels = context_of(store).layout.labels.head()
+    labels = context_of(store).layout.labels().head()
     schema = labels.schema
     table = type(labels.table)(labels.table.files, "labels", schema, "shard").head()
     forge(table, table.read(partition=1).slice(0, 2), 7)

@@ -127,7 +127,7 @@ def test_old_models_say_nothing_about_a_new_class(tmp_path: Path, world: World) 
     store.update(Model("old", confusion=matrix, predict=world.model("old").predict))
     store.update(world.model("mid"), budget="100%")
     store.append_classes(["eel", "ape"])
-    fit = Context(open_files(store.path)).fit()
+    fit = Context(open_files(store.path)).fits.now()
     for name in ("old", "mid"):
         table = fit.confusion(name).probabilities
         assert table.shape == (6, 6)
@@ -184,7 +184,7 @@ def test_a_given_prior_needs_weights(
     with pytest.raises(InvalidData, match="finite weights"):
         store.append_classes(["eel"], weights={"eel": -1})
     run(capsys, "classes", store.path, "--append", "eel", "--weight", 25)
-    prior = Context(open_files(store.path)).fit().prior
+    prior = Context(open_files(store.path)).fits.now().prior
     np.testing.assert_allclose(prior, np.array([60, 20, 15, 5, 25]) / 125)  # in the file's unit
     assert store.check() == []
     store.update(eel_model(world), budget="50%")
@@ -380,7 +380,7 @@ def test_a_model_may_call_classes_otherwise(
     truth = [listed.index(name) for name in world.labelled_truth]
     known = [listed.index(name) for name in OURS[labelled]]
     np.testing.assert_allclose(
-        Context(open_files(store.path)).fit().confusion("new").probabilities,
+        Context(open_files(store.path)).fits.now().confusion("new").probabilities,
         naive.full(naive.count(truth, known, 4)),
         rtol=1e-15,
     )
@@ -402,7 +402,7 @@ def test_a_matrix_in_the_models_own_classes(tmp_path: Path) -> None:
     store.add({"id": [1]})
     matrix = {"truth": ["dog", "cat"], "7": [1, 6], "8": [1, 2], "9": [5, 0]}
     store.register(Model("m", confusion=matrix, class_map={7: "cat", 8: "cat", 9: "dog"}))
-    found = Context(open_files(store.path)).fit().confusion("m").probabilities
+    found = Context(open_files(store.path)).fits.now().confusion("m").probabilities
     np.testing.assert_allclose(found, naive.full([[8, 2], [0, 5]]))
 
 
@@ -495,7 +495,7 @@ def test_nothing_is_known_of_a_class_that_came_later(
     store = Store.create(tmp_path / "store", classes=NAMES, confusion=estimator)
     store.register(Model("old", **said))
     store.append_classes(["eel"])
-    known = Context(open_files(store.path)).fit("old").confusion("old").probabilities
+    known = Context(open_files(store.path)).fits.now("old").confusion("old").probabilities
     np.testing.assert_allclose(known[:, 4], 0.2)
     np.testing.assert_allclose(known.sum(axis=0), 1)
     assert (np.diagonal(known)[:4] > 0.4).all()

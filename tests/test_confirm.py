@@ -394,7 +394,7 @@ def test_only_shards_with_pending_flips_are_read(
     # Shards 0 and 1 have some, in the file of their last step; shard 2 is not looked at.
     context = Context(open_files(store.path))
     parts = pending_parts(context)
-    assert [(part[0], len(pending_of(context, *part))) for part in parts] == [(0, 2), (1, 1)]
+    assert [(part[0], len(pending_of(context, part))) for part in parts] == [(0, 2), (1, 1)]
     assert read == ["ledger/shard=0/step000001", "ledger/shard=1/step000001"]
     store.update("third", plan=plan.id, votes={"id": ["item-1"], "vote": ["b"]})
     assert not any(path.startswith("ledger/shard=2/") for path in read)

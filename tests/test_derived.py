@@ -18,7 +18,6 @@ from posterity.engine.ledger import state as ledger_state
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.history import ShardHistory
 from posterity.engine.ledger.state import state_of
-from posterity.engine.ledger.steps import live_reviews, live_updates
 from posterity.storage import cache as storage_cache
 from posterity.storage.files import LocalFiles, open_files
 from tests.stores import World, small_store
@@ -52,7 +51,7 @@ def opened(store: Store) -> Context:
 
 def assert_same(context: Context) -> None:
     """What the cache says of each shard is what its ledger says, bit for bit."""
-    live = live_updates(context.headers)
+    live = context.live_updates
     for shard, start, items in context.shards:
         history = ShardHistory.read(context.ledger, shard, start, items)
         state = state_of(context, shard, start, items)
@@ -64,7 +63,7 @@ def assert_same(context: Context) -> None:
         for model in ("old", "mid", "new", "best", "nobody"):
             mask = history.voted_by(live, model)
             assert mask.tolist() == state.voted_by(model).tolist()
-        pins = history.pins(live_reviews(context.headers))
+        pins = history.pins(context.live_reviews)
         assert (pins >= 0).tolist() == state.pinned.tolist()
 
 

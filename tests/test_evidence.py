@@ -57,7 +57,7 @@ def store(tmp_path: Path, world: World) -> Store:
 
 
 def fit_of(store: Store, model: str) -> np.ndarray:
-    return Context(open_files(store.path)).fit().confusion(model).probabilities
+    return Context(open_files(store.path)).fits.now().confusion(model).probabilities
 
 
 def codes_of(names: Any) -> list[int]:

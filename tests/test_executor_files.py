@@ -19,7 +19,7 @@ from posterity.engine.executors import Executor, open_executor
 from posterity.engine.inspect import queries
 from posterity.engine.items import item_files
 from posterity.engine.ledger import publish
-from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.errors import InvalidData, InvalidParameter, StoreError
 from posterity.storage import input_files, output
 from posterity.storage.delta.table import Table
@@ -321,10 +321,10 @@ def test_a_folder_is_written_by_the_tasks(
     # A failure leaves nothing, a death no sign of success.
     labels_of = publish.labels_of
 
-    def failing(context: Context, *shard: int) -> pa.Table:
+    def failing(context: Context, shard: RowRange) -> pa.Table:
         if shard[0] == 2:
             raise StoreError("no room")
-        return labels_of(context, *shard)
+        return labels_of(context, shard)
 
     monkeypatch.setattr(publish, "labels_of", failing)
     with pytest.raises(StoreError, match="no room"):

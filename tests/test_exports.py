@@ -17,7 +17,7 @@ from posterity import Store
 from posterity.cli import cli
 from posterity.engine.inspect import queries
 from posterity.engine.ledger import publish
-from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.history import ShardHistory
 from posterity.engine.ledger.publish import refuse_used
 from posterity.errors import InvalidParameter, StoreError
@@ -147,9 +147,9 @@ def test_one_shard_is_read_at_a_time(
         done.append((at, of))
 
     tables = {
-        "labels": lambda: publish.each_labels(context, progress),
-        "changes": lambda: queries.each_change(context, 0, progress),
-        "flips": lambda: queries.each_flip(context, 1, progress),
+        "labels": lambda: publish.labels_by_shard(context).each(progress),
+        "changes": lambda: queries.changes_by_shard(context, 0).each(progress),
+        "flips": lambda: queries.flips_by_shard(context, 1).each(progress),
     }[what]()
     for shard, table in enumerate(tables):
         assert seen == list(range(shard + 1))
@@ -163,9 +163,9 @@ def test_no_table_outlives_its_writing(store: Store, tmp_path: Path) -> None:
     alive: list[int] = []
     labels_of = publish.labels_of
 
-    def watched(context: Context, *shard: int) -> pa.Table:
+    def watched(context: Context, shard: RowRange) -> pa.Table:
         alive.append(pa.total_allocated_bytes())
-        wide = labels_of(context, *shard)
+        wide = labels_of(context, shard)
         return wide.set_column(0, "id", pa.array(["x" * 2**14] * wide.num_rows))
 
     with pytest.MonkeyPatch.context() as patch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from posterity import Store
 from posterity._text import counted
 from posterity.engine.items import item_files, unique_ids
 from posterity.engine.items import lookup as items_lookup
-from posterity.engine.items.lookup import Lookup, rows_or_none
+from posterity.engine.items.lookup import Lookup, id_of, rows_or_none
 from posterity.engine.items.unique_ids import Distinct, hashes_of
-from posterity.engine.ledger import item_groups as ledger_ids
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData, StoreError
 from posterity.method.kernels.vote_value import hash_texts
 from posterity.storage import input_files, row_groups, spool
+from posterity.storage.delta.table import RowGroup
 from posterity.storage.files import open_files
 from posterity.storage.input_files import Piece
 from posterity.storage.spool import IdDigest, IdSpool
@@ -53,13 +53,13 @@ def context_of(store: Store) -> Context:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The row groups that are read."""
     seen: list[str] = []
-    whole = ledger_ids.Group._read
+    whole = RowGroup.read
 
-    def counting(self: ledger_ids.Group, columns: list[str]) -> pa.Table:
+    def counting(self: RowGroup, columns: Sequence[str]) -> pa.Table:
         seen.append(f"{self.file.path}:{self.number}")
         return whole(self, columns)
 
-    monkeypatch.setattr(ledger_ids.Group, "_read", counting)
+    monkeypatch.setattr(RowGroup, "read", counting)
     return seen
 
 
@@ -130,10 +130,10 @@ def test_the_ids_of_rows(rows: list[int], stored: Any) -> None:
     known = dict(pairs)
     kept = [row for row in rows if row in known]
     for given_rows in (pa.array(kept, pa.int64()), pa.chunked_array([kept], pa.int64())):
-        assert context.id_of(given_rows).to_pylist() == [known[row] for row in kept]
+        assert id_of(context, given_rows).to_pylist() == [known[row] for row in kept]
     own = [row for row in kept if row // 16 == 1]
-    assert context.id_of(pa.array(own, pa.int64()), 1).to_pylist() == [known[row] for row in own]
-    assert context.id_of(pa.array([17])).to_pylist() == [None]  # purged
+    assert id_of(context, pa.array(own, pa.int64()), 1).to_pylist() == [known[row] for row in own]
+    assert id_of(context, pa.array([17])).to_pylist() == [None]  # purged
 
 
 def test_ids_in_the_order_of_the_store_read_it_once(
@@ -176,7 +176,7 @@ def test_files_that_cannot_hold_an_id_are_not_read(
         rows_or_none(context, pa.chunked_array([wanted]))
         assert len(read) == count
     read.clear()
-    assert context.id_of(pa.array([901, 5])).to_pylist() == [1802, 10]
+    assert id_of(context, pa.array([901, 5])).to_pylist() == [1802, 10]
     assert len(read) == 2
     with pytest.raises(InvalidData, match="ids are of type int64; got string"):
         rows_or_none(context, pa.chunked_array([["5"]]))

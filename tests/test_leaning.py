@@ -265,6 +265,6 @@ def test_the_truth_of_imported_items_calibrates_their_soft_votes(tmp_path: Path)
         assert len(rows) == 200
         for row in rows:
             assert row["soft_classes"] == top[int(row["key"].removeprefix("item-"))]
-    fit = context.fit_of(context.headers[-1])
+    fit = context.fits.of(context.headers[-1].fit)
     assert [each is not None for each in fit.dependence.temperatures] == [True, True]
     assert store.check() == []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from posterity import Store
 from posterity.engine.ledger import publish
-from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.publish import PUBLISHED, labels_schema, publish_labels
 from posterity.errors import InvalidParameter
 from posterity.storage.delta.table import Snapshot, Table
@@ -162,8 +162,8 @@ def test_of_two_that_publish_at_once_one_begins_again(
         lambda: store.update(world.model("best"), budget=1.0, where="number >= 25 and number < 50")
     )
 
-    def interrupted(context: Context, *shard: int) -> pa.Table:
-        rows = labels_of(context, *shard)
+    def interrupted(context: Context, shard: RowRange) -> pa.Table:
+        rows = labels_of(context, shard)
         if others:
             others.pop()()
         return rows

@@ -67,10 +67,12 @@ class StoreReader:
         row, old and new label, belief, step, reason.
         """
         from posterity.engine.inspect import queries
-        from posterity.engine.ledger.publish import all_labels
+        from posterity.engine.ledger.publish import labels_by_shard
 
         context = self._context()
-        return all_labels(context) if since is None else queries.changes(context, since)
+        if since is None:
+            return labels_by_shard(context).table()
+        return queries.changes_by_shard(context, since).table()
 
     def beliefs(self, ids: Any = None, *, top: int = 3) -> pa.Table:
         """The most believed classes of items (all by default) and the beliefs in them."""
@@ -82,7 +84,7 @@ class StoreReader:
         """The labels a step (by default the last) changed, as changes, by row."""
         from posterity.engine.inspect import queries
 
-        return queries.flips(self._context(), step)
+        return queries.flips_by_shard(self._context(), step).table()
 
     def history(self, id: str | int) -> list[dict[str, Any]]:  # noqa: A002 the user's word
         """What happened to one item: a row per step that touched it."""

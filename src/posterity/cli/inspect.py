@@ -35,7 +35,6 @@ from posterity.storage.files import local_path, open_files
 from posterity.storage.output import check_target, is_folder, write_stream
 from posterity.store import Store
 from posterity.validation import shift
-from posterity.validation.shift import Difference
 
 SHOWN = 20
 ACCURACY = (
@@ -79,7 +78,7 @@ def log_command(store: str, as_json: bool) -> None:
             "budget": header.budget,
             "rule": header.rule,
             "evaluations": header.report.get("evaluations"),
-            "flips": header.report.get("flips", header.report.get("changed")),
+            "flips": header.flips,
             "pending": header.report.get("pending"),
             "accuracy": _accuracy(header),
             "time": header.time,
@@ -89,30 +88,24 @@ def log_command(store: str, as_json: bool) -> None:
     show(plain_table(rows) if rows else "no steps yet")
     if any(row["accuracy"] for row in rows):
         echo(ACCURACY)
-    warned = [header for header in headers if _unlike(header)]
+    warned = [header for header in headers if header.unlike]
     if warned:
-        echo(f"step {warned[-1].step}: {shift.warning(_unlike(warned[-1]))}")
-
-
-def _unlike(header: Header) -> list[Difference]:
-    """In what the items of a step looked unlike the labelled set."""
-    told = [Difference(**one) for one in header.report.get("differences", ())]
-    return [one for one in told if one.unlike]
+        echo(f"step {warned[-1].step}: {shift.warning(warned[-1].unlike)}")
 
 
 def _accuracy(header: Header) -> str | None:
     """As expected after a step."""
-    found = expected_accuracy(header.report)
+    found = expected_accuracy(header)
     if found is None or found.low is None:
         return None if found is None else f"{percent(**found.to_dict())} ?"
-    return percent(**found.to_dict()) + (" !" if _unlike(header) else "")
+    return percent(**found.to_dict()) + (" !" if header.unlike else "")
 
 
 def _what(header: Header) -> str:
     if header.reverts is not None:
         return f"reverts {header.reverts}"
     if header.kind == REVIEW:
-        return counted(header.report["items"], "answer")
+        return counted(header.answers, "answer")
     return header.model or "pending flips"
 
 

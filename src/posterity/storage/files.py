@@ -151,9 +151,12 @@ class LocalFiles:
 
     def list(self, folder: str) -> list[str]:
         """Temporary files of interrupted writes are left out."""
-        top = self._at(folder)
-        found = (path for path in top.rglob("*") if path.is_file() and path.name[0] != TEMPORARY)
-        return sorted(str(path.relative_to(self.root)) for path in found)
+        return sorted(self._found(self._at(folder)))
+
+    def _found(self, top: Path) -> Iterator[str]:
+        for path in top.rglob("*"):
+            if path.is_file() and path.name[0] != TEMPORARY:
+                yield str(path.relative_to(self.root))
 
     def times(self, folder: str) -> dict[str, float]:
         """From the file system."""
@@ -166,12 +169,7 @@ class LocalFiles:
 
     def some(self, most: int) -> Sequence[str]:
         """Without a list of all of them: the folder may be a whole disk."""
-        found = (
-            str(path.relative_to(self.root))
-            for path in Path(self.root).rglob("*")
-            if path.is_file() and path.name[0] != TEMPORARY
-        )
-        return tuple(islice(found, most))
+        return tuple(islice(self._found(Path(self.root)), most))
 
     def delete(self, path: str) -> None:
         """Remove a file."""
@@ -220,26 +218,35 @@ class RemoteFiles:
         # Another process opens a connection of its own.
         return RemoteFiles, (self.root, self.options)
 
+    @contextmanager
+    def _request(self, path: str, *, to: str = "read", missing_too: bool = True) -> Iterator[None]:
+        """What the object store says when a request fails, as one sentence.
+
+        Without ``missing_too``, whoever asks says himself what it means that there is no object.
+        """
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, FileNotFoundError) and not missing_too:
+                raise
+            raise StoreError(f"'{self.root}/{path}' cannot be {to}: {_first(error)}.") from None
+
     def read(self, path: str) -> pa.Buffer:
         """The whole object."""
         try:
-            return pa.py_buffer(bytes(self._client.get(self._store, path).bytes()))
+            with self._request(path, missing_too=False):
+                return pa.py_buffer(bytes(self._client.get(self._store, path).bytes()))
         except FileNotFoundError:
             raise Missing(f"'{self.root}/{path}' cannot be read: there is none.") from None
-        except Exception as error:
-            raise StoreError(f"'{self.root}/{path}' cannot be read: {_first(error)}.") from None
 
     def open(self, path: str, most: int | None = None) -> Any:
         """A copy in the temporary folder: Arrow's threads must not call what is Python's."""
         limited: Any = {} if most is None or self.size_of(path) <= most else {"range": (0, most)}
-        try:
-            with tempfile.NamedTemporaryFile(prefix="posterity-") as copy:
-                for part in self._client.get(self._store, path, options=limited):
-                    copy.write(part)
-                copy.flush()
-                return pa.OSFile(copy.name)  # readable when its name is gone
-        except Exception as error:
-            raise StoreError(f"'{self.root}/{path}' cannot be read: {_first(error)}.") from None
+        with self._request(path), tempfile.NamedTemporaryFile(prefix="posterity-") as copy:
+            for part in self._client.get(self._store, path, options=limited):
+                copy.write(part)
+            copy.flush()
+            return pa.OSFile(copy.name)  # readable when its name is gone
 
     def size_of(self, path: str) -> int:
         """The size of an object there must be."""
@@ -251,22 +258,18 @@ class RemoteFiles:
     def ranges(self, path: str, wanted: Sequence[tuple[int, int]]) -> Sequence[Any]:
         """Bytes of an object, each from and to."""
         starts, ends = zip(*wanted, strict=True)
-        try:
+        with self._request(path):
             parts: Sequence[Any] = self._client.get_ranges(
                 self._store, path, starts=starts, ends=ends
             )
-        except Exception as error:
-            raise StoreError(f"'{self.root}/{path}' cannot be read: {_first(error)}.") from None
         return parts
 
     def write(self, path: str, content: bytes | pa.Buffer) -> int:
         """One object, visible when complete."""
         reach("file.before")
-        try:
+        with self._request(path, to="written"):
             # A buffer of signed bytes is refused; as unsigned ones it needs no copy.
             self._client.put(self._store, path, memoryview(content).cast("B"))
-        except Exception as error:
-            raise StoreError(f"'{self.root}/{path}' cannot be written: {_first(error)}.") from None
         reach("file.renamed")
         return len(content)
 
@@ -279,12 +282,9 @@ class RemoteFiles:
 
     def size(self, path: str) -> int | None:
         """From the object's metadata."""
-        try:
+        with suppress(FileNotFoundError), self._request(path, missing_too=False):
             return int(self._client.head(self._store, path)["size"])
-        except FileNotFoundError:
-            return None
-        except Exception as error:
-            raise StoreError(f"'{self.root}/{path}' cannot be read: {_first(error)}.") from None
+        return None
 
     def list(self, folder: str) -> list[str]:
         """By prefix."""
@@ -292,13 +292,10 @@ class RemoteFiles:
 
     def times(self, folder: str) -> dict[str, float]:
         """By prefix."""
-        try:
+        with self._request(folder, to="listed"):
             pages = self._client.list(self._store, f"{folder}/" if folder else None)
-            return {
-                str(one["path"]): one["last_modified"].timestamp() for page in pages for one in page
-            }
-        except Exception as error:
-            raise StoreError(f"'{self.root}/{folder}' cannot be listed: {_first(error)}.") from None
+            listed = [one for page in pages for one in page]
+        return {str(one["path"]): one["last_modified"].timestamp() for one in listed}
 
     def some(self, most: int) -> Sequence[str]:
         """Of the list of all."""
@@ -306,12 +303,9 @@ class RemoteFiles:
 
     def delete(self, path: str) -> None:
         """Remove an object."""
-        try:
+        request = self._request(path, to="deleted", missing_too=False)
+        with suppress(FileNotFoundError), request:
             self._client.delete(self._store, path)
-        except FileNotFoundError:
-            return
-        except Exception as error:
-            raise StoreError(f"'{self.root}/{path}' cannot be deleted: {_first(error)}.") from None
 
     def sync(self, path: str) -> None:
         """An object store's answer means durable."""

@@ -122,7 +122,7 @@ def _read_file(
     elif suffix == ".csv":
         options = csv_options(ids, types)
         rows = built(
-            lambda: _named(
+            lambda: named(
                 pa_csv.read_csv(path, parse_options=CSV_PARSING, convert_options=options)
             ),
             str(path),
@@ -131,8 +131,7 @@ def _read_file(
         check_csv(rows, str(path))
     else:
         rows = built(lambda: pa_json.read_json(path), str(path))
-    found: pa.Table = rows
-    return found
+    return rows
 
 
 def _needed(path: Path, columns: Sequence[str] | None) -> list[str] | None:
@@ -166,9 +165,9 @@ def check_csv(rows: pa.Table | pa.RecordBatch, path: str) -> None:
         raise InvalidData(f"'{path}' is not UTF-8 text; see its column '{foreign[0]}'.")
 
 
-def _named(rows: pa.Table) -> pa.Table:
+def named(rows: pa.Table | None) -> pa.Table | None:
     """Look at the column names: those that are not UTF-8 fail only then."""
-    return rows.select(rows.column_names)
+    return None if rows is None else rows.select(rows.column_names)
 
 
 def with_numbers(rows: pa.Table, ids: str | None) -> pa.Table:

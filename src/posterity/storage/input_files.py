@@ -14,7 +14,15 @@ import pyarrow.json as pa_json
 
 from posterity.errors import InvalidData, PosterityError
 from posterity.storage.files import Files, LocalFiles, open_files
-from posterity.storage.input import CSV_PARSING, Types, built, check_csv, check_file, csv_options
+from posterity.storage.input import (
+    CSV_PARSING,
+    Types,
+    built,
+    check_csv,
+    check_file,
+    csv_options,
+    named,
+)
 from posterity.storage.parquet import ParquetParts
 from posterity.storage.row_groups import Chunks, row_bytes
 
@@ -138,7 +146,9 @@ class InputReader:
     def schema(self, piece: Piece) -> pa.Schema:
         """The columns of a piece, as its first rows have them."""
         if piece.suffix == ".parquet":
-            return built(lambda: _schema_of(_parts(piece, self.options)), piece.name)
+            schema = built(lambda: _parts(piece, self.options).schema, piece.name)
+            built(lambda: schema.names, piece.name)  # those that are not UTF-8 fail only then
+            return schema
         first = replace(self, columns=None, most=FIRST)
         for batch in _guarded(first._read(Portion(piece)), piece.name):
             return batch.schema
@@ -189,23 +199,21 @@ class InputReader:
                 yield pa.Table.from_batches([batch])
 
     def _read_csv(self, piece: Piece) -> Iterator[pa.Table]:
-        reading = pa_csv.ReadOptions(block_size=CSV_BLOCK)
         options = csv_options(self.ids, self.types)
-        reader = pa_csv.open_csv(
-            _open(piece, self.options, self.most if self.columns is None else FIRST),
-            read_options=reading,
-            parse_options=CSV_PARSING,
-            convert_options=options,
-        )
-        if self.columns is not None and set(self.columns) <= set(reader.schema.names):
-            # Else a column nobody needs, of another kind after the first block, would be fatal.
-            options.include_columns = list(self.columns)
-            reader = pa_csv.open_csv(
-                _open(piece, self.options),
-                read_options=reading,
+
+        def opened(most: int | None) -> pa_csv.CSVStreamingReader:
+            return pa_csv.open_csv(
+                _open(piece, self.options, most),
+                read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK),
                 parse_options=CSV_PARSING,
                 convert_options=options,
             )
+
+        reader = opened(self.most if self.columns is None else FIRST)
+        if self.columns is not None and set(self.columns) <= set(reader.schema.names):
+            # Else a column nobody needs, of another kind after the first block, would be fatal.
+            options.include_columns = list(self.columns)
+            reader = opened(None)
         count = 0
         for batch in reader:
             check_csv(batch, piece.name)
@@ -227,12 +235,6 @@ def _fitting(size: float) -> int:
     return min(BATCH, 1 << fitting.bit_length() - 1)
 
 
-def _schema_of(parquet: ParquetParts) -> pa.Schema:
-    schema = parquet.schema
-    _ = schema.names  # those that are not UTF-8 fail only when they are looked at
-    return schema
-
-
 def _files_of(piece: Piece, options: dict[str, str] | None) -> Files:
     files = open_files(piece.root, options)
     if isinstance(files, LocalFiles):
@@ -251,12 +253,7 @@ def _parts(piece: Piece, options: dict[str, str] | None) -> ParquetParts:
 def _guarded(batches: Iterator[pa.Table], name: str) -> Iterator[pa.Table]:
     """What a reader says of a damaged file, with the file's name."""
     while True:
-        batch = built(lambda: _named(next(batches, None)), name)
+        batch = built(lambda: named(next(batches, None)), name)
         if batch is None:
             return
         yield batch
-
-
-def _named(batch: pa.Table | None) -> pa.Table | None:
-    """Look at the column names: those that are not UTF-8 fail only then."""
-    return None if batch is None else batch.select(batch.schema.names)

@@ -34,10 +34,13 @@ Range = tuple[int, int]
 class ParquetParts:
     """A Parquet file and its footer; the rest is read when it is asked for."""
 
-    def __init__(self, files: Files, path: str) -> None:
+    def __init__(self, files: Files, path: str, *, at_once: bool = False) -> None:
+        """``at_once``: get the whole file with one request, as is best where it is small."""
         self._files, self._path = files, path
         self._object: _Object | None = None
-        if isinstance(files, RemoteFiles):
+        if at_once:
+            self._file = pq.ParquetFile(pa.BufferReader(files.read(path)))
+        elif isinstance(files, RemoteFiles):
             self._object = _Object(files, path)
             self._file = pq.ParquetFile(self._object.footer())
         else:

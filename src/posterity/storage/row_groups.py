@@ -106,18 +106,21 @@ def row_bytes(rows: pa.Table) -> float:
     return float(total / max(1, rows.num_rows))
 
 
-def spans_of(footer: Any) -> list[tuple[int, int]]:
-    """The lowest and highest row of each row group, as far as a file's footer has them."""
-    every = (0, 2**62)
-    names = footer.schema.names
-    if "row" not in names:
-        return [every] * footer.num_row_groups
-    spans = []
-    for group in range(footer.num_row_groups):
-        statistics = footer.row_group(group).column(names.index("row")).statistics
-        complete = statistics is not None and statistics.has_min_max
-        spans.append((statistics.min, statistics.max) if complete else every)
-    return spans
+Ranges = dict[str, tuple[Any, Any]]
+"""The lowest and the highest value of columns; one that is not among them is not known."""
+
+
+def ranges_of(footer: Any, names: Sequence[str]) -> list[Ranges]:
+    """Of each row group, as far as a file's footer has them."""
+    found: list[Ranges] = []
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        ranges: Ranges = {}
+        for column in map(group.column, range(group.num_columns)):
+            statistics = column.statistics if column.path_in_schema in names else None
+            if statistics is not None and statistics.has_min_max:
+                ranges[column.path_in_schema] = statistics.min, statistics.max
+        found.append(ranges)
+    return found
 
 
 class Chunks:

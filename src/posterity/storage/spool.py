@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from posterity.errors import InvalidData, StoreError
-from posterity.method.data.arrays import Codes, Floats, Rows
+from posterity.method.data.arrays import Codes, Rows
 from posterity.method.data.votes import MISSING, ModelVotes, SoftVotes
 from posterity.storage.input_files import Piece
 
@@ -216,44 +216,24 @@ class VoteSpool:
             for file in self._files.values():
                 file.close()
 
-    def read(self, start: int, stop: int) -> ModelVotes:
-        """The votes on some rows."""
-        hard = self._part("hard", start, stop)
-        if not self._held:
-            return ModelVotes(hard)
-        return self._beside(hard, *(self._part(kind, start, stop) for kind in ("codes", "weights")))
-
-    def at(self, rows: Rows) -> ModelVotes:
-        """The votes on a few rows anywhere."""
+    def read(self, rows: Rows | slice) -> ModelVotes:
+        """The votes on some rows, wherever they are."""
         if not self.count:
             return ModelVotes(np.zeros(0, dtype=np.int32))
-        hard: Codes = np.array(self._anywhere("hard")[rows])
+        hard: Codes = np.array(self._mapped("hard")[rows])
         if not self._held:
             return ModelVotes(hard)
-        return self._beside(hard, *(self._anywhere(kind)[rows] for kind in ("codes", "weights")))
-
-    def _beside(self, hard: Codes, codes: Codes, weights: Floats) -> ModelVotes:
+        codes, weights = (np.array(self._mapped(kind)[rows]) for kind in ("codes", "weights"))
         # A soft vote stands beside a hard one, which is the vote itself.
         softly = np.where(codes[:, 0] == MISSING, np.int32(MISSING), hard)
         return ModelVotes(hard, SoftVotes(codes, weights, self._classes, softly))
-
-    def _anywhere(self, kind: str) -> NDArray[Any]:
-        held = np.memmap(self._paths[kind], dtype=self._kinds[kind], mode="r")
-        return held if kind == "hard" else held.reshape(-1, self._width)[:, : self._held]
 
     def bytes(self) -> Iterator[NDArray[Any]]:
         """What the votes consist of: all hard ones, then classes and weights of soft ones."""
         for kind in self._kinds if self._held else ("hard",):
             for start in range(0, self.count, BLOCK):
-                yield self._part(kind, start, min(start + BLOCK, self.count))
+                yield np.ascontiguousarray(self._mapped(kind)[start : start + BLOCK])
 
-    def _part(self, kind: str, start: int, stop: int) -> NDArray[Any]:
-        dtype = np.dtype(self._kinds[kind])
-        width = 1 if kind == "hard" else self._width
-        size = dtype.itemsize * width
-        values = np.fromfile(
-            self._paths[kind], dtype, count=(stop - start) * width, offset=start * size
-        )
-        if kind == "hard":
-            return values
-        return np.ascontiguousarray(values.reshape(-1, width)[:, : self._held])
+    def _mapped(self, kind: str) -> NDArray[Any]:
+        held = np.memmap(self._paths[kind], dtype=self._kinds[kind], mode="r")
+        return held if kind == "hard" else held.reshape(-1, self._width)[:, : self._held]

@@ -14,7 +14,7 @@ from posterity.engine.evaluation.plans import Plan
 from posterity.engine.evaluation.run_votes import KeptVotes, Run
 from posterity.engine.executors import Lost, Pool, Replicas
 from posterity.engine.items.payload import Payload, batches_of, payload_of
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.errors import MissingExtra, PosterityError, StoreError, Superseded, Unavailable
 from posterity.method.data.arrays import Mask, Rows
 from posterity.method.data.row_sets import Bits, RowSet, Tombstones, packed, unpacked
@@ -115,7 +115,7 @@ class _Left:
     failed: Rows
     removed: Tombstones
 
-    def of(self, shard: Shard, chosen: Bits) -> Mask:
+    def of(self, shard: RowRange, chosen: Bits) -> Mask:
         """Of one shard."""
         number, start, items = shard
         left = unpacked(chosen, items) & ~self.removed.among(start, items)
@@ -123,11 +123,11 @@ class _Left:
         left[self.failed[(self.failed >= start) & (self.failed < start + items)] - start] = False
         return left
 
-    def count_left(self, shard: Shard, chosen: Bits) -> int:
+    def count_left(self, shard: RowRange, chosen: Bits) -> int:
         """How many of one shard."""
         return int(self.of(shard, chosen).sum())
 
-    def rows(self, shards: Sequence[Shard], chosen: Iterator[Bits]) -> Iterator[Rows]:
+    def rows(self, shards: Sequence[RowRange], chosen: Iterator[Bits]) -> Iterator[Rows]:
         """All of them, ascending, some at a time: replicas may take days to ask for the last."""
         for shard, bits in zip(shards, chosen, strict=True):
             left = self.of(shard, bits)

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from posterity import _text
 from posterity._text import shown
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.steps import live_updates
 from posterity.errors import InvalidParameter, Missing, StoreError
 from posterity.method.data.arrays import Rows
 from posterity.method.data.row_sets import STRETCH, RowSet
@@ -134,7 +133,7 @@ class Request:
 
     def resolved(self, context: Context) -> Budget | Spending:
         """The budget of this request now; the first labels are outside of one over time."""
-        begun = bool(live_updates(context.headers))
+        begun = bool(context.live_updates)
         if self.budget is None:
             return Budget.of(DEFAULT_BUDGET) if begun else FULL
         given = read_budget(self.budget)

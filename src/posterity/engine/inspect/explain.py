@@ -23,7 +23,7 @@ from posterity.engine.ledger import decide
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import StepPolicy
 from posterity.engine.ledger.history import Current, ShardHistory, parts_of
-from posterity.engine.ledger.steps import Header, live_reviews, live_updates, masked, reason
+from posterity.engine.ledger.steps import Header, live_reviews, live_updates, reason
 from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.spec import plain_number
 from posterity.method.data.votes import MISSING, ModelVotes
@@ -49,7 +49,7 @@ def explain(context: Context, item: str | int, row: int | None = None) -> Explan
     shard = row // context.description.shard_rows
     history = ShardHistory.of_row(context.ledger, shard, row)
     now = history.current([], 0.0)
-    live = live_updates(context.headers)
+    live = context.live_updates
     cast = history.votes_of(np.zeros(1, np.int64), live)
     own = [at for at, one in enumerate(cast) if one.hard[0] != MISSING]
     parts = parts_of(context, live)
@@ -71,7 +71,7 @@ def explain(context: Context, item: str | int, row: int | None = None) -> Explan
         others = [*steps[:at], *steps[at + 1 :]], [*votes[:at], *votes[at + 1 :]]
         without = _odds(_beliefs(last, *others), label, rival)
         weighed.append(
-            Weighed(header.step, header.model or "", names(votes[at].hard[0]), against / without)
+            Weighed(header.step, header.voter, names(votes[at].hard[0]), against / without)
         )
     newest = StepPolicy(
         last.model, last.rule, parts[-1].fit
@@ -122,7 +122,7 @@ def _decided(
     written = history.steps[header.step]
     was = history.before(header.step).current([], 0.0)
     before, after, vote = int(was.label[0]), int(written.label[0]), int(written.vote[0])
-    counts = header.step not in masked(context.headers)
+    counts = header.step not in context.undone
     common = {
         "step": header.step,
         "kind": header.kind,

@@ -9,20 +9,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from posterity._text import Progress
 from posterity.engine.evaluation.run_votes import unfinished
-from posterity.engine.items.lookup import find_rows, id_array
+from posterity.engine.items.lookup import find_rows, id_array, id_of
 from posterity.engine.ledger import decide, publish
 from posterity.engine.ledger import history as ledger_history
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import ShardHistory
 from posterity.engine.ledger.proposals import count_pending
 from posterity.engine.ledger.publish import Sharded
 from posterity.engine.ledger.reports import accuracy_now
-from posterity.engine.ledger.steps import Header, live_reviews, live_updates, masked, reason
+from posterity.engine.ledger.steps import Header, reason
 from posterity.engine.ledger.totals import total_of
 from posterity.errors import InvalidParameter
 from posterity.method.data.arrays import Codes, Mask, Rows
@@ -30,26 +28,14 @@ from posterity.method.data.spec import is_whole, whole_number
 from posterity.method.data.votes import MISSING
 
 
-def flips(context: Context, step: int | None = None) -> pa.Table:
-    """The labels a step changed, as changes; an item's first label is not a flip."""
-    return _joined(context, each_flip(context, step))
-
-
-def each_flip(
-    context: Context, step: int | None = None, progress: Progress | None = None
-) -> Iterator[pa.Table]:
-    """The labels a step changed, shard by shard, by row."""
-    return flips_by_shard(context, step).each(progress)
-
-
 def flips_by_shard(context: Context, step: int | None = None) -> Sharded:
-    """The labels a step changed, as what each shard has of them."""
+    """The labels a step changed, as changes; an item's first label is not a flip."""
     number = context.head if step is None else step
     context.check_step(number)
     return Sharded(context, changes_schema(context), partial(_flips, context, number))
 
 
-def _flips(context: Context, number: int, part: Shard) -> pa.Table:
+def _flips(context: Context, number: int, part: RowRange) -> pa.Table:
     shard, start, items = part
     history = ShardHistory.read(context.ledger, shard, start, items)
     written = history.steps.get(number)
@@ -69,30 +55,18 @@ def _flips(context: Context, number: int, part: Shard) -> pa.Table:
     )
 
 
-def changes(context: Context, since: int) -> pa.Table:
+def changes_by_shard(context: Context, since: int) -> Sharded:
     """Items whose label is not what it was after a step, by row: what downstream has to apply.
 
     A label that was changed and changed back in between is not among them; a first label is.
     """
-    return _joined(context, each_change(context, since))
-
-
-def each_change(
-    context: Context, since: int, progress: Progress | None = None
-) -> Iterator[pa.Table]:
-    """Items whose label is not what it was after a step, shard by shard, by row."""
-    return changes_by_shard(context, since).each(progress)
-
-
-def changes_by_shard(context: Context, since: int) -> Sharded:
-    """Items whose label is not what it was after a step, as what each shard has of them."""
     if not is_whole(since) or not -1 <= since <= context.head:
         allowed = f"a step of the store, up to {context.head} (-1: before the first)"
         raise InvalidParameter.of("since", allowed, since)
     return Sharded(context, changes_schema(context), partial(_changes_since, context, since))
 
 
-def _changes_since(context: Context, since: int, part: Shard) -> pa.Table:
+def _changes_since(context: Context, since: int, part: RowRange) -> pa.Table:
     shard, start, items = part
     history = ShardHistory.read(context.ledger, shard, start, items)
     before = history.before(since + 1).current([], 0.0).label
@@ -152,7 +126,7 @@ def _changes(
     given = pa.array(rows[keep])
     return pa.table(
         {
-            "id": context.id_of(given, shard),
+            "id": id_of(context, given, shard),
             "row": given,
             "old": names.take(pa.array(old[keep], mask=old[keep] < 0)),
             "new": names.take(pa.array(new[keep], mask=new[keep] < 0)),
@@ -164,10 +138,6 @@ def _changes(
     )
 
 
-def _joined(context: Context, parts: Iterator[pa.Table]) -> pa.Table:
-    return pa.concat_tables([changes_schema(context).empty_table(), *parts])
-
-
 def history(context: Context, item: str | int, row: int | None = None) -> list[dict[str, Any]]:
     """What happened to one item: a row per step that touched it.
 
@@ -175,18 +145,14 @@ def history(context: Context, item: str | int, row: int | None = None) -> list[d
     """
     if row is None:
         (row,) = find_rows(context, id_array([item])).tolist()
-    written = _written(context, row)
-    undone = masked(context.headers)
+    shard = row // context.description.shard_rows
+    written = ShardHistory.of_row(context.ledger, shard, row).steps
     told = []
     for header in context.headers:
-        if header.step not in written:
+        if (found := written.get(header.step)) is None:
             continue
-        found = written[header.step]
         vote, label, proposed = context.classes.decode(
-            [
-                MISSING if found[name] is None else found[name]
-                for name in ("vote", "label", "proposed")
-            ]
+            [codes[0] for codes in (found.vote, found.label, found.proposed)]
         )
         told.append(
             {
@@ -196,24 +162,13 @@ def history(context: Context, item: str | int, row: int | None = None) -> list[d
                 "vote": vote,
                 "label": label,
                 "proposed": proposed,
-                "belief": found["belief"],
-                "entropy": found["entropy"],
-                "counts": header.step not in undone,
-                "reason": reason(header, voted=found["vote"] is not None),
+                "belief": float(found.belief[0]),
+                "entropy": float(found.entropy[0]),
+                "counts": header.step not in context.undone,
+                "reason": reason(header, voted=bool(found.vote[0] != MISSING)),
             }
         )
     return told
-
-
-def _written(context: Context, row: int) -> dict[int, dict[str, Any]]:
-    """What each step wrote about one row, read from the few parts of files that may hold it."""
-    columns = ["row", "step", "vote", "label", "belief", "entropy", "proposed"]
-    written: dict[int, dict[str, Any]] = {}
-    for file in context.ledger.files_of(row // context.description.shard_rows):
-        for part in context.ledger.row_groups(file, columns, row=row):
-            for found in part.filter(pc.equal(part.column("row"), row)).to_pylist():
-                written.setdefault(found["step"], found)
-    return written
 
 
 def beliefs(context: Context, ids: Any = None, *, top: int = 3) -> pa.Table:
@@ -232,7 +187,7 @@ def each_belief(context: Context, ids: Any = None, *, top: int = 3) -> Iterator[
     """The most believed classes of items (all by default), shard by shard."""
     top = whole_number(top, "top", least=1)
     rows = None if ids is None else find_rows(context, id_array(ids))
-    live = live_updates(context.headers)
+    live = context.live_updates
     steps = ledger_history.parts_of(context, live)
     believed = _Believed(context, live, steps, ledger_history.newest_fit(context, steps), top)
     # Rows are dealt out here, so that no shard is told of those of all others.
@@ -242,7 +197,7 @@ def each_belief(context: Context, ids: Any = None, *, top: int = 3) -> Iterator[
     return context.executor.map(believed, shards, locals_)
 
 
-def _among(context: Context, shard: Shard, rows: Rows | None) -> Rows | None:
+def _among(context: Context, shard: RowRange, rows: Rows | None) -> Rows | None:
     """Those of some rows that are in a shard, counted from its first; None: all that are there."""
     _, start, items = shard
     if rows is None:
@@ -261,7 +216,7 @@ class _Believed:
     fit: Fit
     top: int
 
-    def __call__(self, part: Shard, local: Rows | None) -> pa.Table:
+    def __call__(self, part: RowRange, local: Rows | None) -> pa.Table:
         shard, start, items = part
         if local is None:
             local = np.flatnonzero(~self.context.removed.among(start, items))
@@ -271,7 +226,7 @@ class _Believed:
         given = pa.array(local + start)
         names = pa.array(self.context.classes.names)
         table = _beliefs_table(given, names, codes, believed)
-        return table.add_column(0, "id", self.context.id_of(given, shard))
+        return table.add_column(0, "id", id_of(self.context, given, shard))
 
 
 def _beliefs_table(rows: pa.Array, names: pa.Array, codes: Any, believed: Any) -> pa.Table:
@@ -297,7 +252,7 @@ def status(context: Context, path: str) -> dict[str, Any]:
         "models": list(context.models),
         "step": context.head,
         "pending": count_pending(context)[0],
-        "reviewed": total_of(context).pinned if live_reviews(context.headers) else 0,
+        "reviewed": total_of(context).pinned if context.live_reviews else 0,
         "expected_accuracy": None if expected is None else expected.to_dict(),
         "unfinished": unfinished(context),
         "format": context.description.format,

@@ -7,7 +7,6 @@ from typing import Any
 
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.steps import live_updates
 from posterity.errors import InvalidData
 from posterity.validation.reliability import Reliability
 
@@ -60,7 +59,7 @@ def _points(found: Reliability) -> str:
 
 def trusted(context: Context) -> Trusted:
     """Carry the labelled items through the steps that count, and see what came true."""
-    live = live_updates(context.headers)
+    live = context.live_updates
     if not live:
         raise InvalidData("There is no step yet whose beliefs could be looked at.")
     prepared = Prepared(context, live[-1].model or "", watched=True)

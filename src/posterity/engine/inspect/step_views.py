@@ -7,17 +7,15 @@ from typing import Any
 
 from posterity._text import counted
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.reports import Expected, expected_accuracy
-from posterity.engine.ledger.steps import REVERT, REVIEW, SETTLE, UPDATE, Header, masked
+from posterity.engine.ledger.reports import Expected, expected_accuracy, expected_of
+from posterity.engine.ledger.steps import REVERT, REVIEW, SETTLE, UPDATE, Header
 from posterity.validation import shift
 from posterity.validation.expectation import Estimate
-from posterity.validation.shift import Difference
 
 
 def steps_view(context: Context) -> list[dict[str, Any]]:
     """Every step, in order."""
-    undone = masked(context.headers)
-    return [_step(header, counts=header.step not in undone) for header in context.headers]
+    return [_step(header, counts=header.step not in context.undone) for header in context.headers]
 
 
 def overview_view(context: Context, status: dict[str, Any]) -> dict[str, Any]:
@@ -36,10 +34,8 @@ def overview_view(context: Context, status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _step(header: Header, *, counts: bool) -> dict[str, Any]:
-    report = header.report
-    expected = None if report.get("expected") is None else Expected.of(report["expected"])
-    accuracy = expected_accuracy(report)
-    flips = int(report.get("flips", report.get("changed", 0)))
+    report, flips = header.report, header.flips
+    expected, accuracy = expected_of(header), expected_accuracy(header)
     fixed, broke = _worth(header, expected)
     return {
         "step": header.step,
@@ -52,7 +48,7 @@ def _step(header: Header, *, counts: bool) -> dict[str, Any]:
         "where": header.where,
         "time": header.time,
         "counts": counts,
-        "evaluations": int(report.get("evaluations", 0)),
+        "evaluations": header.evaluations,
         "errors": int(report.get("errors", 0)),
         "first_labels": int(report.get("first_labels", 0)),
         "flips": flips,
@@ -71,7 +67,7 @@ def _step(header: Header, *, counts: bool) -> dict[str, Any]:
         "checked": expected is not None and expected.checked,
         "calibration_error": None if expected is None else expected.calibration_error,
         "compared": bool(report.get("differences")),
-        "warning": _warning(header),
+        "warning": shift.warning(header.unlike) if header.unlike else "",
         "note": report.get("note", ""),
     }
 
@@ -94,17 +90,10 @@ def _what(header: Header) -> str:
     if header.kind == REVERT:
         return f"revert of step {header.reverts}"
     if header.kind == REVIEW:
-        return f"{counted(header.report['items'], 'answer')} of people"
+        return f"{counted(header.answers, 'answer')} of people"
     if header.kind == SETTLE:
         return "pending flips made"
     return header.model or header.kind
-
-
-def _warning(header: Header) -> str:
-    """In what the items of a step looked unlike the labelled set."""
-    told = [Difference(**one) for one in header.report.get("differences", ())]
-    unlike = [one for one in told if one.unlike]
-    return shift.warning(unlike) if unlike else ""
 
 
 def _total(told: Any) -> float:

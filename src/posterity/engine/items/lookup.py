@@ -1,8 +1,9 @@
-"""Look-ups: the rows of ids, found in the items row group by row group, never with all at once."""
+"""Look-ups: rows of ids and ids of rows, row group by row group, never with all at once."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Collection
 from functools import cached_property
 from typing import Any
 
@@ -12,9 +13,9 @@ import pyarrow.compute as pc
 
 from posterity._text import counted
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.item_groups import Group, groups
-from posterity.errors import InvalidData
-from posterity.method.data.arrays import Mask, Rows
+from posterity.errors import InvalidData, StoreError
+from posterity.method.data.arrays import Mask, Rows, among, distinct
+from posterity.storage.delta.table import RowGroup, Snapshot
 from posterity.storage.input import ids_of
 
 SLICE = 2**20
@@ -36,6 +37,58 @@ HELD = 2
 """Row groups kept in memory: where ids were found last, and the next one."""
 
 
+def groups_of(items: Snapshot, shards: Collection[int] | None = None) -> list[RowGroup]:
+    """The row groups of all items, or of some shards, in the order of their rows."""
+    found = [
+        (int(file.partition["shard"] or 0), group)
+        for file in items.data_files()
+        if shards is None or int(file.partition["shard"] or 0) in shards
+        for group in items.groups(file, "row", "id")
+    ]
+    found.sort(key=lambda one: (one[0], one[1].rows[0]))
+    return [group for _, group in found]
+
+
+def ids_in(group: RowGroup) -> pa.Array:
+    """The ids of a row group."""
+    return _joined(group.read(["id"]).column("id"))
+
+
+def _rows_and_ids(group: RowGroup) -> tuple[Rows, pa.Array]:
+    held = group.read(["row", "id"])
+    rows: Rows = held.column("row").to_numpy()
+    return rows, _joined(held.column("id"))
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def id_of(context: Context, rows: pa.Array, shard: int | None = None) -> pa.Array:
+    """The ids of rows, in their order; of one shard, if that is known."""
+    if context.items is None:
+        raise StoreError("The store has no items.")
+    asked = np.asarray(rows)
+    wanted = distinct(asked)
+    size = context.description.shard_rows
+    shards = {shard} if shard is not None else set(distinct(wanted // size).tolist())
+    parts, ids = [np.zeros(0, dtype=np.int64)], [pa.array([], context.id_kind)]
+    for group in groups_of(context.items, shards):
+        low, high = group.rows
+        if np.searchsorted(wanted, low) == np.searchsorted(wanted, high, side="right"):
+            continue
+        here, own = _rows_and_ids(group)
+        kept = among(here, wanted)
+        parts.append(here[kept])
+        ids.append(own.filter(pa.array(kept)))
+    stored = np.concatenate(parts)
+    if not (stored[1:] > stored[:-1]).all():
+        at = pc.index_in(pa.array(asked), value_set=pa.array(stored))
+    else:
+        at = pa.array(np.searchsorted(stored, asked), mask=~among(asked, stored))
+    return pa.chunked_array(ids).take(at)
+
+
 class Lookup:
     """Finds rows of ids, batch after batch.
 
@@ -50,8 +103,8 @@ class Lookup:
         self._held: dict[int, tuple[Rows, pa.Array]] = {}
 
     @cached_property
-    def _groups(self) -> list[Group]:
-        return [] if self._context.items is None else groups(self._context.items)
+    def _groups(self) -> list[RowGroup]:
+        return [] if self._context.items is None else groups_of(self._context.items)
 
     def rows(self, ids: pa.ChunkedArray) -> pa.ChunkedArray:
         """The row of each id; null where there is no such item, or it was removed."""
@@ -140,7 +193,7 @@ class Lookup:
         return needles.found
 
     def _read(self, at: int) -> tuple[Rows, pa.Array]:
-        held = self._held.pop(at, None) or self._groups[at].read()
+        held = self._held.pop(at, None) or _rows_and_ids(self._groups[at])
         self._held[at] = held
         while len(self._held) > HELD:
             del self._held[next(iter(self._held))]
@@ -151,8 +204,7 @@ class _Needles:
     """Ids that are looked for, each once, and the rows found so far."""
 
     def __init__(self, ids: pa.ChunkedArray) -> None:
-        joined = pa.concat_arrays(ids.chunks) if ids.num_chunks else pa.array([], ids.type)
-        encoded = joined.dictionary_encode()
+        encoded = _joined(ids).dictionary_encode()
         self._places = encoded.indices.to_numpy()
         self._values = self._wanted = encoded.dictionary
         self._rows = np.full(len(self._values), -1, dtype=np.int64)
@@ -188,11 +240,11 @@ class _Needles:
             self.__dict__.pop("_ends", None)
         return hits
 
-    def may_be_in(self, group: Group) -> bool:
+    def may_be_in(self, group: RowGroup) -> bool:
         """Whether one that is left can be in a row group."""
-        if group.ids is None:
+        if "id" not in group.ranges:
             return True
-        low, high = group.ids
+        low, high = group.ranges["id"]
         if len(self._values) > FEW:
             first, last = self._ends
             return not (last < low or first > high)

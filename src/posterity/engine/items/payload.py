@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from posterity.engine.items.lookup import groups_of
 from posterity.engine.ledger.context import Context
 from posterity.method.data.arrays import Rows, distinct
 from posterity.method.data.row_sets import RowSet
-from posterity.storage.delta.commits import DataFile
-from posterity.storage.delta.table import Snapshot
+from posterity.storage.delta.table import RowGroup, Snapshot
 from posterity.storage.row_groups import cut
 
 BATCH_BYTES = 2**26
 """Payload that is held at once, whatever number of items was asked for."""
-
-
-@dataclass(frozen=True)
-class _FilePart:
-    """A part of a file, and the rows it may hold."""
-
-    file: DataFile
-    group: int
-    first: int
-    last: int
 
 
 class Payload:
@@ -35,8 +24,8 @@ class Payload:
     def __init__(self, context: Context) -> None:
         self._items = context.items
         self._size = context.description.shard_rows
-        self._shard: tuple[int, list[_FilePart]] | None = None
-        self._read: tuple[_FilePart, Rows, pa.Table] | None = None
+        self._shard: tuple[int, list[RowGroup]] | None = None
+        self._read: tuple[RowGroup, Rows, pa.Table] | None = None
 
     def of(self, rows: Rows) -> tuple[Rows, pa.Table]:
         """The items of a few rows, given ascending: the rows there are, and id and payload."""
@@ -72,36 +61,32 @@ class Payload:
                 slice(*np.searchsorted(rows, [shard * self._size, (shard + 1) * self._size]))
             ]
             parts, last = list[pa.Table](), -1
-            for span in self._spans(self._items, shard):
-                near = own[slice(*np.searchsorted(own, [span.first, span.last + 1]))]
+            for group in self._groups(self._items, shard):
+                low, high = group.rows
+                near = own[slice(*np.searchsorted(own, [low, high + 1]))]
                 if not len(near):
                     continue
-                if span.first > last:
+                if low > last:
                     yield from _ascending(parts)
                     parts = []
-                parts.append(_taken(*self._part(self._items, span, names), near))
-                last = max(last, span.last)
+                parts.append(_taken(*self._part(group, names), near))
+                last = max(last, high)
             yield from _ascending(parts)
 
-    def _spans(self, items: Snapshot, shard: int) -> list[_FilePart]:
+    def _groups(self, items: Snapshot, shard: int) -> list[RowGroup]:
         if self._shard is None or self._shard[0] != shard:
-            spans = [
-                _FilePart(file, group, low, high)
-                for file in items.files_of(shard)
-                for group, (low, high) in enumerate(items.spans(file))
-            ]
-            self._shard = shard, sorted(spans, key=lambda span: span.first)
+            self._shard = shard, groups_of(items, {shard})
         return self._shard[1]
 
-    def _part(self, items: Snapshot, span: _FilePart, names: list[str]) -> tuple[Rows, pa.Table]:
-        if self._read is None or self._read[0] != span:
+    def _part(self, group: RowGroup, names: list[str]) -> tuple[Rows, pa.Table]:
+        if self._read is None or self._read[0] != group:
             self._read = None  # before the next, so that there are never two
-            table = items.read_group(span.file, span.group, names)
+            table = group.read(names)
             held = table.column("row").to_numpy()
             if not (held[1:] > held[:-1]).all():
                 table = table.sort_by("row")
                 held = table.column("row").to_numpy()
-            self._read = span, held, table
+            self._read = group, held, table
         return self._read[1], self._read[2]
 
 

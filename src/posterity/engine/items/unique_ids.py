@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from posterity._text import counted
-from posterity.engine.ledger.item_groups import Group, groups_of
+from posterity.engine.items.lookup import ids_in
 from posterity.errors import InvalidData
 from posterity.method.data.arrays import among
 from posterity.method.decide.selectors import row_hash
-from posterity.storage.delta.table import Snapshot
+from posterity.storage.delta.table import RowGroup, Snapshot
 from posterity.storage.spool import IdSpool, writing
 
 Hashes = NDArray[np.uint64]
@@ -73,13 +73,13 @@ class Distinct:
         if self._ids.type != kind:
             raise InvalidData(f"The store's ids are of type {kind}; got {self._ids.type}.")
         files = [file for file in snapshot.data_files() if file.path not in self._compared]
-        found = [group for file in files for group in groups_of(snapshot, file)]
+        found = [group for file in files for group in snapshot.groups(file)]
         few = len(self._ids) <= SMALL
         for wanted, others in [(self._ids.whole(), iter(()))] if few else self._doubtful(found):
             count = 0
             named: list[Any] = []
             for group in found:
-                ids = group.read_ids()
+                ids = ids_in(group)
                 known = ids.filter(pc.is_in(ids, value_set=wanted))
                 count += len(known)
                 named += known[: SHOWN - len(named)].to_pylist()
@@ -126,13 +126,13 @@ class Distinct:
         return found
 
     def _doubtful(
-        self, found: Iterable[Group]
+        self, found: Iterable[RowGroup]
     ) -> Iterator[tuple[pa.ChunkedArray, Iterator[Hashes]]]:
         """New ids whose hash a stored one has too: some at a time, and the hashes of the rest."""
         self._spool()
         with _Parts(self._folder, "known", self._bits or 0) as known:
             for group in found:
-                known.add(self._hashes(group.read_ids()))
+                known.add(self._hashes(ids_in(group)))
         pairs = zip(self._sorted_parts(), known.each(), strict=True)
         equal = (np.unique(held[among(held, new)]) for new, held in pairs)
         for hashes, others in _listed(equal):

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from posterity.engine.items.lookup import id_of
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Registered
 from posterity.engine.ledger.history import ShardHistory
-from posterity.engine.ledger.steps import live_reviews, live_updates
 from posterity.method.beliefs import temperature
 from posterity.method.beliefs.temperature import Temperature
 from posterity.method.data.arrays import Codes, Floats
@@ -34,7 +34,7 @@ def answered_votes(
     far beliefs hold is rehearsed on the labelled items of the models, which nobody has picked.
     ``known``: the keys of those, which do not count twice.
     """
-    reviews, live = live_reviews(context.headers), live_updates(context.headers)
+    reviews, live = context.live_reviews, context.live_updates
     learnt, known = [header for header in reviews if header.learn], set(known)
     places = {name: at for at, name in enumerate(models)}
     votes, truth = [np.zeros((0, len(models)), np.int32)], [np.zeros(0, np.int32)]
@@ -46,10 +46,10 @@ def answered_votes(
             continue
         cast = np.full((len(rows), len(models)), MISSING, dtype=np.int32)
         for header, own in zip(live, history.votes_of(rows, live), strict=True):
-            place = places.get(header.model or "")
+            place = places.get(header.voter)
             if place is not None:
                 cast[:, place] = np.where(own.hard == MISSING, cast[:, place], own.hard)
-        ids = context.id_of(pa.array(rows + start), shard).to_pylist()
+        ids = id_of(context, pa.array(rows + start), shard).to_pylist()
         new = np.array([str(one) not in known for one in ids], dtype=np.bool_)
         keep = new & (cast != MISSING).any(axis=1)
         votes.append(cast[keep])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +24,10 @@ from posterity.engine.labelled.labelled_votes import (
     labelled_truth,
     labelled_weights,
 )
+from posterity.engine.ledger.commit import attempts
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Registered
 from posterity.engine.ledger.history import ShardHistory
-from posterity.engine.ledger.steps import live_updates
 from posterity.errors import CommitConflict, InvalidData
 from posterity.method.beliefs.confusion import Cells
 from posterity.method.data.arrays import Rows
@@ -39,10 +38,7 @@ from posterity.storage import parquet
 from posterity.storage.delta.schema import MODELS, WEIGHT
 from posterity.validation.expectation import wilson
 
-T = TypeVar("T")
-
 ARRIVALS = "posterity.models.model"
-TRIES = 20
 FEW_PER_CLASS = 5
 WIDE = 0.05
 """Half the width of an interval of the accuracy that is worth a warning."""
@@ -89,19 +85,13 @@ def register(
     None if nothing new was said of a model that is known. ``stored`` tells its votes on stored
     items where they are not in the ledger yet.
     """
-    votes = stored or stored_votes(context, model.name)
-    return _retried(
-        context, lambda: _register(context, model, votes), in_vain="nothing was registered"
-    )
-
-
-def _retried(context: Context, attempt: Callable[[], T], *, in_vain: str) -> T:
-    for _ in range(TRIES):
-        try:
-            return attempt()
-        except CommitConflict:
-            context.forget_models()
-    raise CommitConflict(f"Too many others are registering models; {in_vain}.")
+    for now in attempts(context):
+        with suppress(CommitConflict):
+            made = _register(now, model, stored or stored_votes(now, model.name))
+            if now is not context:
+                context.forget_models()
+            return made
+    raise CommitConflict("Too many others are registering models; nothing was registered.")
 
 
 def check_evidence(
@@ -169,10 +159,16 @@ def _register(context: Context, model: Model, stored: StoredVotes) -> Registrati
 
 
 def complete(context: Context, name: str, rows: Rows, votes: ModelVotes) -> Registration:
-    """A model that was to vote on its labelled items has done so; ``rows`` ascend."""
-    return _retried(
-        context, lambda: _complete(context, name, rows, votes), in_vain="the votes are kept"
-    )
+    """A model that was to vote on its labelled items has done so."""
+    for now in attempts(context):
+        if not now.model(name).pending:
+            return registered(now, name)  # somebody else was faster
+        with suppress(CommitConflict):
+            made = _complete(now, name, rows, votes)
+            if now is not context:
+                context.forget_models()
+            return made
+    raise CommitConflict("Too many others are registering models; the votes are kept.")
 
 
 def _complete(context: Context, name: str, rows: Rows, votes: ModelVotes) -> Registration:
@@ -210,7 +206,7 @@ def stored_votes(context: Context, name: str) -> StoredVotes:
     def look_up(ids: pa.ChunkedArray) -> ModelVotes:
         rows = np.asarray(rows_or_none(context, ids).fill_null(-1))
         votes = ModelVotes(np.where(rows < 0, np.int32(UNKNOWN_ITEM), np.int32(MISSING)))
-        own = [header for header in live_updates(context.headers) if header.model == name]
+        own = [header for header in context.live_updates if header.model == name]
         for shard, start, items in context.shards if own else []:
             at = np.flatnonzero((rows >= start) & (rows < start + items))
             if not len(at):

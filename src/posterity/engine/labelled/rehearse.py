@@ -22,7 +22,7 @@ from posterity.engine.labelled.labelled_votes import (
 from posterity.engine.labelled.sample import Sample, VotesOf
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Fit
-from posterity.engine.ledger.steps import live_settles, live_updates
+from posterity.engine.ledger.steps import live_settles
 from posterity.errors import InvalidParameter, StoreError
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.dependent import Dependence
@@ -131,7 +131,7 @@ class Walked:
         labelled = labelled_of(context, models, dependent=dependent)
         if labelled is None:
             return None
-        live = live_updates(context.headers)
+        live = context.live_updates
         first = context.rule(live[0].rule or "") if live else MaxBelief()
         rehearsal = Rehearsal(labelled.truth, prior, first, dependent=dependent, watched=watched)
         fits: Fits | Confusions
@@ -147,7 +147,7 @@ class Walked:
             if number in settles:
                 rehearsal.settle()
             selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
-            walked.step(walked.planned(header.model or "", selector, rule, header.share, number))
+            walked.step(walked.planned(header.voter, selector, rule, header.share, number))
         if len(live) in settles:
             rehearsal.settle()
         return walked
@@ -205,7 +205,7 @@ _LAST: dict[Hashable, Walked | None] = {}
 
 def _walked(context: Context, models: list[str], prior: Floats, *, watched: bool) -> Walked | None:
     snapshots = context.ledger.files_of(HEADER_SHARD), context.arrivals.data_files()
-    labelled = context.layout.labelled.head().data_files()
+    labelled = context.labelled_table.data_files()
     # Names of files are used once in the world: what is made of the same files is the same.
     names = (file.path for files in (*snapshots, labelled) for file in files)
     removed = len(context.removed)  # answers may be about items that are gone
@@ -224,12 +224,10 @@ class Prepared:
 
     def __init__(self, context: Context, arriving: str, *, watched: bool = False) -> None:
         """``watched``: the most believed classes are looked at too, which takes longer."""
-        self._context, self._live = context, live_updates(context.headers)
-        self.models = list(
-            dict.fromkeys([*(header.model or "" for header in self._live), arriving])
-        )
+        self._context, self._live = context, context.live_updates
+        self.models = list(dict.fromkeys([*(header.voter for header in self._live), arriving]))
         self.model = self.models.index(arriving)
-        self.base = context.fit(arriving)
+        self.base = context.fits.now(arriving)
         self._walked, self.why_plain = None, ""
         if context.description.beliefs == DEPENDENT:
             self._walked = _walked(context, self.models, self.base.prior, watched=watched)

@@ -12,10 +12,10 @@ from functools import partial
 
 import numpy as np
 
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import ShardHistory
-from posterity.engine.ledger.steps import Header, live_reviews
+from posterity.engine.ledger.steps import Header
 from posterity.method.data.arrays import Codes, Floats, Mask, Rows, evenly
 from posterity.method.data.votes import MISSING, ModelVotes, VoteTable
 
@@ -56,7 +56,7 @@ class Sample:
                 wanted.append((shard, rows))
         drawn = partial(_drawn, context, live, arriving, new)
         parts = list(context.executor.map(drawn, wanted))
-        models = [*(header.model or "" for header in live), *([arriving] if new else [])]
+        models = [*(header.voter for header in live), *([arriving] if new else [])]
         columns = [
             ModelVotes.joined([votes[at] for votes, *_ in parts]) for at in range(len(models))
         ]
@@ -95,7 +95,7 @@ def _drawn(
     live: Sequence[Header],
     arriving: str,
     new: VotesOf | None,
-    wanted: tuple[Shard, Rows],
+    wanted: tuple[RowRange, Rows],
 ) -> _Drawn:
     """The sampled items of one shard."""
     (shard, start, items), given = wanted
@@ -108,5 +108,5 @@ def _drawn(
         # Whom the model has seen by another way meanwhile has no vote in the step.
         has &= ~history.voted_by(live, arriving)[rows]
         votes = [*votes, cast.where(has)]
-    belief, pins = now.belief[rows].astype(np.float64), history.pins(live_reviews(context.headers))
+    belief, pins = now.belief[rows].astype(np.float64), history.pins(context.live_reviews)
     return list(votes), now.label[rows], belief, has, pins[rows] != MISSING

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from posterity.engine.ledger.context import HEAD, Context
@@ -23,23 +23,28 @@ LONGEST = 0.5
 T = TypeVar("T")
 
 
+def attempts(context: Context) -> Iterator[Context]:
+    """The store to try something on; if other processes were in the way, as it is by then.
+
+    Whoever loses a try has to see for himself whether it was against his own commit, which another
+    process of the same work made, or whose answer was lost.
+    """
+    for tried in range(TRIES):
+        yield context
+        # Out of step with whoever was in the way.
+        time.sleep(random.uniform(0, min(LONGEST, 0.01 * 2**tried)))  # noqa: S311 no secret
+        context = context.again()
+
+
 def retried(context: Context, attempt: Callable[[Context], T]) -> T:
     """Try until no other process is in the way, each time with the store as it is by then."""
-    for tried in range(TRIES):
-        try:
-            return attempt(context)
-        except CommitConflict:
-            pause(tried)
-            context = context.again()
+    for now in attempts(context):
+        with suppress(CommitConflict):
+            return attempt(now)
     raise CommitConflict(
         "Other processes change the store too often; this call changed nothing.",
         hint="Run it again.",
     )
-
-
-def pause(tried: int) -> None:
-    """Out of step with whoever was in the way."""
-    time.sleep(random.uniform(0, min(LONGEST, 0.01 * 2**tried)))  # noqa: S311 no secret
 
 
 @contextmanager

@@ -5,34 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from posterity.engine.executors import LOCAL, Executor
-from posterity.engine.ledger.fits import Fit, Registered
-from posterity.engine.ledger.item_groups import groups
+from posterity.engine.ledger import steps
+from posterity.engine.ledger.fits import Registered, StoreFits
 from posterity.engine.ledger.steps import Header, read_headers
 from posterity.errors import InvalidData, InvalidParameter, StoreError, UnknownName
-from posterity.method.adapt import class_shares
-from posterity.method.beliefs import priors
-from posterity.method.data.arrays import among, distinct
+from posterity.method.data.arrays import Rows
 from posterity.method.data.classes import Classes
 from posterity.method.data.row_sets import Tombstones
 from posterity.method.data.spec import is_whole
 from posterity.method.decide import rules
 from posterity.models.class_map import ModelSettings
 from posterity.storage.delta.schema import Description, Layout
-from posterity.storage.delta.table import Snapshot
+from posterity.storage.delta.table import Snapshot, Table
 from posterity.storage.files import Files
 
 NEXT_ROW = "posterity.rows"
 HEAD = "posterity.head"
-
-Shard = tuple[int, int, int]
-"""A shard by its number, its first row, and how many rows it has."""
 
 _KINDS: dict[str, Callable[[str], Any]] = {
     "str": str,
@@ -41,32 +35,85 @@ _KINDS: dict[str, Callable[[str], Any]] = {
 }
 
 
+class RowRange(NamedTuple):
+    """A shard: its number, its first row, and how many rows it has."""
+
+    number: int
+    start: int
+    items: int
+
+    def within(self, rows: Rows) -> slice:
+        """Where its rows are among ascending ones."""
+        return slice(*np.searchsorted(rows, [self.start, self.start + self.items]))
+
+
 class Context:
     """A store as it was when it was opened."""
 
-    def __init__(self, files: Files, executor: Executor = LOCAL) -> None:
+    def __init__(
+        self, files: Files, executor: Executor = LOCAL, earlier: Context | None = None
+    ) -> None:
+        """``earlier``: the same store as it was before; what nobody has changed is not read."""
         self.files = files
         self.executor = executor
         self.layout = Layout(files)
-        self.description = Description.read(files)
-        self.ledger: Snapshot = self.layout.ledger.head()
-        self.headers: list[Header] = read_headers(self.ledger)
-        self._fits: dict[Any, Fit] = {}
+        self._tables: dict[str, Snapshot] = {} if earlier is None else dict(earlier._tables)
+        self.description: Description = (
+            Description.read(files) if earlier is None else earlier.description
+        )
+        self.ledger: Snapshot = self._head(self.layout.ledger)
+        self.headers: list[Header]
+        if earlier is not None and earlier.ledger is self.ledger:
+            self.headers = earlier.headers
+        else:
+            self.headers = read_headers(self.ledger)
 
     def again(self) -> Context:
         """The store as it is now."""
-        return Context(self.files, self.executor)
+        return Context(self.files, self.executor, self)
 
     def __getstate__(self) -> dict[str, Any]:
         # What shards are worked on with is read once, here: elsewhere only a filter opens a log.
         _ = self.classes, self.rows, self.removed, self.models
         kept = {name: value for name, value in self.__dict__.items() if name != "labelled"}
-        return kept | {"executor": LOCAL}
+        return kept | {"executor": LOCAL, "_tables": {}}
+
+    def _head(self, table: Table) -> Snapshot:
+        """A table as it is now."""
+        known = self._tables.get(table.name)
+        self._tables[table.name] = table.head() if known is None else known.again()
+        return self._tables[table.name]
+
+    # Steps
 
     @property
     def head(self) -> int:
         """The last step; −1 before the first."""
         return self.headers[-1].step if self.headers else -1
+
+    @cached_property
+    def undone(self) -> set[int]:
+        """Steps that a revert has undone."""
+        return steps.masked(self.headers)
+
+    @cached_property
+    def live_updates(self) -> list[Header]:
+        """The updates whose votes count, in order."""
+        return steps.live_updates(self.headers)
+
+    @cached_property
+    def live_reviews(self) -> list[Header]:
+        """The reviews whose answers count, in order."""
+        return steps.live_reviews(self.headers)
+
+    def check_step(self, step: int) -> None:
+        """Refuse a step the store does not have."""
+        if not self.headers:
+            raise InvalidParameter.of("step", "a step of the store, which has none yet", step)
+        if not is_whole(step) or step not in {header.step for header in self.headers}:
+            raise InvalidParameter.of("step", f"a step of the store, 0 to {self.head}", step)
+
+    # Classes
 
     @cached_property
     def classes(self) -> Classes:
@@ -82,20 +129,21 @@ class Context:
     @cached_property
     def class_table(self) -> Snapshot:
         """The table of classes as it was read."""
-        return self.layout.classes.head()
+        return self._head(self.layout.classes)
+
+    def rule(self, text: str) -> rules.Rule:
+        """A rule by its name, where these are the classes."""
+        return rules.among(rules.parse(text), self.classes.names)
+
+    # Items
 
     @cached_property
     def items(self) -> Snapshot | None:
         """The items; None while there are none."""
         if not self.layout.items().exists():
             return None
-        snapshot = self.layout.items(self.layout.items().head().schema).head()
+        snapshot = self._head(self.layout.items()).self_described()
         return None if snapshot.fence(NEXT_ROW) is None else snapshot
-
-    def snapshots(self) -> list[Snapshot]:
-        """Every table of the store as it is now."""
-        derived = [table for table in (self.layout.items(), self.layout.labels) if table.exists()]
-        return [table.head() for table in (*self.layout.fixed, *derived)]
 
     @property
     def id_kind(self) -> pa.DataType | None:
@@ -123,31 +171,23 @@ class Context:
     @cached_property
     def removed(self) -> Tombstones:
         """Which rows are tombstones."""
-        return Tombstones(self.layout.removed.head().read().column("row").to_numpy())
+        return Tombstones(self._head(self.layout.removed).read().column("row").to_numpy())
 
     @cached_property
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[RowRange]:
         """All shards, in the order of their rows."""
         size = self.description.shard_rows
         return [
-            (start // size, start, min(size, self.rows - start))
+            RowRange(start // size, start, min(size, self.rows - start))
             for start in range(0, self.rows, size)
         ]
+
+    # Models
 
     @cached_property
     def arrivals(self) -> Snapshot:
         """The table of models as it was read."""
-        return self.layout.models.head()
-
-    @cached_property
-    def labelled(self) -> pa.Table:
-        """The labelled votes of all models, those of registrations that were cut short included."""
-        return self.labelled_table.read()
-
-    @property
-    def labelled_table(self) -> Snapshot:
-        """The table of labelled votes as it is now."""
-        return self.layout.labelled.head()
+        return self._head(self.layout.models)
 
     @cached_property
     def models(self) -> dict[str, Registered]:
@@ -171,97 +211,36 @@ class Context:
             ) from None
         return {model.name: model for model in listed}
 
-    def rule(self, text: str) -> rules.Rule:
-        """A rule by its name, where these are the classes."""
-        return rules.among(rules.parse(text), self.classes.names)
-
-    def fit(self, arriving: str | None = None) -> Fit:
-        """What plain beliefs are formed with now, when this model arrives."""
-        prior = self._prior_now(arriving)
-        return self._fit(self.description.confusion, len(self.classes), prior)
-
-    def fit_of(self, header: Header) -> Fit:
-        """What a step recorded that it decided with."""
-        told = header.fit
-        prior = None if told["prior"] is None else tuple(told["prior"])
-        base = self._fit(told["confusion"], told["classes"], prior)
-        if "parameters" not in told:
-            return base
-        key = (base, told["parameters"], *told["order"])
-        if key not in self._fits:
-            self._fits[key] = base.recorded(told, self.files.read)
-        return self._fits[key]
-
-    def _fit(self, confusion: str, classes: int, prior: tuple[float, ...] | None) -> Fit:
-        # One object for equal parameters: steps that share it need not fold all votes anew.
-        key = (confusion, classes, prior)
-        if key not in self._fits:
-            self._fits[key] = Fit(self.models, confusion=confusion, classes=classes, prior=prior)
-        return self._fits[key]
-
-    def _prior_now(self, arriving: str | None) -> tuple[float, ...] | None:
-        kept = self.description.prior
-        if kept is None:
-            return None
-        if kept in (priors.LABELLED, priors.ESTIMATED):
-            return self._labelled_prior(arriving, kept)
-        return tuple(row["weight"] for row in self.class_rows)
-
-    def _labelled_prior(self, arriving: str | None, kind: str) -> tuple[float, ...]:
-        """The class frequencies of the arriving model's labelled items, or of the last one's."""
-        newest = sorted(self.models.values(), key=lambda model: -model.arrival)
-        for model in sorted(newest, key=lambda model: model.name != arriving):
-            truths = model.counted(len(self.classes)).truth_counts
-            if truths.sum():
-                if kind == priors.ESTIMATED:  # before there is a target to estimate it from
-                    return tuple(class_shares.of_labelled(truths).tolist())
-                truth = np.repeat(np.arange(len(truths)), truths)
-                return tuple(priors.labelled(truth, classes=self.classes).tolist())
-        raise InvalidData(
-            "The prior is that of the labelled set, and no model has labelled items.",
-            hint="Give labelled data with a model, or make the store with a uniform prior.",
-        )
-
-    def check_step(self, step: int) -> None:
-        """Refuse a step the store does not have."""
-        if not self.headers:
-            raise InvalidParameter.of("step", "a step of the store, which has none yet", step)
-        if not is_whole(step) or step not in {header.step for header in self.headers}:
-            raise InvalidParameter.of("step", f"a step of the store, 0 to {self.head}", step)
-
-    def forget_models(self) -> None:
-        """One was registered: read them again when they are next asked for."""
-        for name in ("arrivals", "models", "labelled"):
-            self.__dict__.pop(name, None)
-        self._fits.clear()
-
     def model(self, name: str) -> Registered:
         """A registered model by name."""
         if name not in self.models:
             raise UnknownName.among("model", name, self.models)
         return self.models[name]
 
-    def id_of(self, rows: pa.Array, shard: int | None = None) -> pa.Array:
-        """The ids of rows, in their order; of one shard, if that is known."""
-        if self.items is None:
-            raise StoreError("The store has no items.")
-        given = np.asarray(rows)
-        wanted = distinct(given)
-        size = self.description.shard_rows
-        shards = {shard} if shard is not None else set(distinct(wanted // size).tolist())
-        numbers = [np.zeros(0, dtype=np.int64)]
-        found = [pa.array([], self.id_kind)]
-        for group in groups(self.items, shards):
-            low, high = group.rows or (0, self.rows)
-            if np.searchsorted(wanted, low) == np.searchsorted(wanted, high, side="right"):
-                continue
-            held, ids = group.read()
-            kept = among(held, wanted)
-            numbers.append(held[kept])
-            found.append(ids.filter(pa.array(kept)))
-        known = np.concatenate(numbers)
-        if not (known[1:] > known[:-1]).all():
-            at = pc.index_in(pa.array(given), value_set=pa.array(known))
-        else:
-            at = pa.array(np.searchsorted(known, given), mask=~among(given, known))
-        return pa.chunked_array(found).take(at)
+    @cached_property
+    def labelled(self) -> pa.Table:
+        """The labelled votes of all models, those of registrations that were cut short included."""
+        return self.labelled_table.read()
+
+    @property
+    def labelled_table(self) -> Snapshot:
+        """The table of labelled votes as it is now."""
+        return self._head(self.layout.labelled)
+
+    @cached_property
+    def fits(self) -> StoreFits:
+        """What beliefs are formed with."""
+        weights = [row["weight"] for row in self.class_rows]
+        return StoreFits(self.models, self.description, self.classes, weights, self.files.read)
+
+    def forget_models(self) -> None:
+        """One was registered: read them again when they are next asked for."""
+        for name in ("arrivals", "models", "labelled", "fits"):
+            self.__dict__.pop(name, None)
+
+    # All tables
+
+    def snapshots(self) -> list[Snapshot]:
+        """Every table of the store as it is now."""
+        derived = [table for table in (self.layout.items(), self.layout.labels()) if table.exists()]
+        return [table.head() for table in (*self.layout.fixed, *derived)]

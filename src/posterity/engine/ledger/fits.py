@@ -13,16 +13,19 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import numpy as np
 import pyarrow as pa
 
-from posterity.errors import StoreError
+from posterity.errors import InvalidData, StoreError
+from posterity.method.adapt import class_shares
 from posterity.method.beliefs import priors
 from posterity.method.beliefs.confusion import FLOOR, Cells, Confusion
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.beliefs.product import Product
 from posterity.method.beliefs.temperature import Temperature, from_arrays, to_arrays
 from posterity.method.data.arrays import Floats
+from posterity.method.data.classes import Classes
 from posterity.method.data.votes import VoteTable
 from posterity.method.decide.defaults import DEPENDENT, PLAIN
 from posterity.models.class_map import ModelSettings
+from posterity.storage.delta.schema import Description
 
 T = TypeVar("T")
 
@@ -224,3 +227,63 @@ class Fit:
             "models": {name: self.models[name].settings.digest for name in models},
             **({"order": self.order, "parameters": self.path} if self.order else {}),
         }
+
+
+class StoreFits:
+    """The fits of a store: that of its models now, and those its steps recorded."""
+
+    def __init__(
+        self,
+        models: Mapping[str, Registered],
+        description: Description,
+        classes: Classes,
+        weights: Sequence[float],
+        load: Callable[[str], pa.Buffer],
+    ) -> None:
+        """``weights`` are those of the classes, where the prior was given with them."""
+        self._models, self._description, self._classes = models, description, classes
+        self._weights, self._load = weights, load
+        self._made: dict[Any, Fit] = {}
+
+    def now(self, arriving: str | None = None) -> Fit:
+        """What plain beliefs are formed with now, when this model arrives."""
+        prior = self._prior_now(arriving)
+        return self._fit(self._description.confusion, len(self._classes), prior)
+
+    def of(self, recorded: dict[str, Any]) -> Fit:
+        """What a step decided with, as its header has recorded it."""
+        prior = None if recorded["prior"] is None else tuple(recorded["prior"])
+        base = self._fit(recorded["confusion"], recorded["classes"], prior)
+        if "parameters" not in recorded:
+            return base
+        key = (base, recorded["parameters"], *recorded["order"])
+        if key not in self._made:
+            self._made[key] = base.recorded(recorded, self._load)
+        return self._made[key]
+
+    def _fit(self, confusion: str, classes: int, prior: tuple[float, ...] | None) -> Fit:
+        # One object for equal parameters: steps that share it need not fold all votes anew.
+        key = (confusion, classes, prior)
+        if key not in self._made:
+            self._made[key] = Fit(self._models, confusion=confusion, classes=classes, prior=prior)
+        return self._made[key]
+
+    def _prior_now(self, arriving: str | None) -> tuple[float, ...] | None:
+        kind = self._description.prior
+        if kind is None:
+            return None
+        if kind not in (priors.LABELLED, priors.ESTIMATED):
+            return tuple(self._weights)
+        # The class frequencies of the arriving model's labelled items, or of the last one's.
+        newest = sorted(self._models.values(), key=lambda model: -model.arrival)
+        for model in sorted(newest, key=lambda model: model.name != arriving):
+            truths = model.counted(len(self._classes)).truth_counts
+            if truths.sum():
+                if kind == priors.ESTIMATED:  # before there is a target to estimate it from
+                    return tuple(class_shares.of_labelled(truths).tolist())
+                truth = np.repeat(np.arange(len(truths)), truths)
+                return tuple(priors.labelled(truth, classes=self._classes).tolist())
+        raise InvalidData(
+            "The prior is that of the labelled set, and no model has labelled items.",
+            hint="Give labelled data with a model, or make the store with a uniform prior.",
+        )

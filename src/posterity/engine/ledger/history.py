@@ -23,7 +23,9 @@ from posterity.storage import parquet
 from posterity.storage.delta.table import Snapshot
 
 PROPOSALS = ("proposed", "belief_proposed")
-COLUMNS = ["row", "step", "vote", "label", "belief", "entropy", *PROPOSALS, *parquet.NAMES]
+LABELS = ["row", "step", "vote", "label", "belief", "entropy", *PROPOSALS]
+"""What tells where labels stand; soft votes, which may be large, are not among it."""
+COLUMNS = [*LABELS, *parquet.NAMES]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,12 @@ class StepRows:
     def vote(self) -> Codes:
         """The votes; −1 where the step only moved a label."""
         return self.cast.hard
+
+    @property
+    def voters(self) -> Rows:
+        """The items that got a vote."""
+        voters: Rows = self.rows[self.vote != MISSING]
+        return voters
 
     def where(self, kept: Mask) -> StepRows:
         """Some of the rows."""
@@ -113,15 +121,16 @@ class ShardHistory:
 
     @classmethod
     def of(cls, table: pa.Table, start: int, items: int) -> ShardHistory:
-        """From rows of the ledger."""
+        """From rows of the ledger; without its columns of soft votes, all votes are hard."""
         step = table.column("step").to_numpy()
         vote, label = (
             table.column(name).fill_null(MISSING).to_numpy() for name in ("vote", "label")
         )
         row = table.column("row").to_numpy() - start
         belief, entropy = (table.column(name).to_numpy() for name in ("belief", "entropy"))
-        proposed, believed = proposals_of(table)
-        softly = any(table.column(name).null_count < table.num_rows for name in parquet.NAMES)
+        proposed, believed = _proposals_of(table)
+        soft_columns = set(parquet.NAMES) & set(table.column_names)
+        softly = any(table.column(name).null_count < table.num_rows for name in soft_columns)
         steps = {}
         for number, at in _runs(step, row):
             soft = None
@@ -159,10 +168,7 @@ class ShardHistory:
     def voters(self, step: int) -> Rows:
         """The items that got a vote in a step."""
         written = self.steps.get(step)
-        if written is None:
-            return np.zeros(0, dtype=np.int64)
-        voters: Rows = written.rows[written.vote != MISSING]
-        return voters
+        return np.zeros(0, dtype=np.int64) if written is None else written.voters
 
     def voted_by(self, headers: Sequence[Header], model: str) -> Mask:
         """Which items have a vote of a model among the given updates."""
@@ -174,21 +180,17 @@ class ShardHistory:
 
     def votes_of(self, rows: Rows, headers: Sequence[Header]) -> list[ModelVotes]:
         """The votes of each of the given updates on some items; −1 where there is none."""
-        order = np.argsort(rows, kind="stable")
-        wanted = rows[order]
-        return [self._votes_of(order, wanted, header.step) for header in headers]
+        return [self._votes_of(rows, header.step) for header in headers]
 
-    def _votes_of(self, order: Rows, wanted: Rows, step: int) -> ModelVotes:
+    def _votes_of(self, rows: Rows, step: int) -> ModelVotes:
         written = self.steps.get(step)
         if written is None or not len(written.rows):
-            return ModelVotes(np.full(len(wanted), MISSING, dtype=np.int32))
-        place = np.searchsorted(written.rows, wanted).clip(max=len(written.rows) - 1)
-        places = np.empty(len(wanted), dtype=np.int64)
-        places[order] = np.where(written.rows[place] == wanted, place, MISSING)
-        return written.cast.at(places)
+            return ModelVotes(np.full(len(rows), MISSING, dtype=np.int32))
+        at = np.searchsorted(written.rows, rows).clip(max=len(written.rows) - 1)
+        return written.cast[at].where(written.rows[at] == rows)
 
 
-def proposals_of(table: pa.Table) -> tuple[Codes, NDArray[np.float32]]:
+def _proposals_of(table: pa.Table) -> tuple[Codes, NDArray[np.float32]]:
     """Which class each row proposes (−1: none), and the belief in it."""
     column, rows = table.column("proposed"), table.num_rows
     if column.null_count == rows:  # as mostly; then they need no room
@@ -216,14 +218,14 @@ def _runs(step: Codes, row: Rows) -> Iterator[tuple[int, Rows | slice]]:
 def parts_of(context: Context, headers: Sequence[Header]) -> list[StepPolicy]:
     """How each of these updates folds and decides, with the fit it recorded."""
     return [
-        StepPolicy(header.model or "", context.rule(header.rule or ""), context.fit_of(header))
+        StepPolicy(header.voter, context.rule(header.rule or ""), context.fits.of(header.fit))
         for header in headers
     ]
 
 
 def newest_fit(context: Context, steps: Sequence[StepPolicy]) -> Fit:
     """What items are believed by now: as it was learnt when the last model arrived."""
-    fit = context.fit()
+    fit = context.fits.now()
     if not steps:
         return fit
     last = steps[-1].fit

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -13,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from posterity._text import Progress
-from posterity.engine.ledger.commit import discarded, pause
-from posterity.engine.ledger.context import Context, Shard
+from posterity._version import __version__
+from posterity.engine.ledger.commit import attempts, commit_step, discarded
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.history import ShardHistory
-from posterity.engine.ledger.steps import last_step
+from posterity.engine.ledger.steps import Header, last_step
 from posterity.errors import CommitConflict, InvalidParameter, PosterityError
 from posterity.storage.delta.commits import DataFile
 from posterity.storage.delta.table import Snapshot, Table
@@ -26,16 +29,15 @@ from posterity.storage.output import parquet_of
 PUBLISHED = "posterity.published"
 GONE = "posterity.gone"
 """How many items were removed by then."""
-TRIES = 20
 
 
-def labels_of(context: Context, shard: int, start: int, items: int) -> pa.Table:
+def labels_of(context: Context, shard: RowRange) -> pa.Table:
     """Current labels of one shard: id, row, label name, belief, step of the last change."""
     if context.items is None:
         return own_schema(context).empty_table()
-    history = ShardHistory.read(context.ledger, shard, start, items)
-    now = history.current([], 0.0)
-    known = by_row(context.items.read(["row", "id"], shard))
+    start = shard.start
+    now = ShardHistory.read(context.ledger, *shard).current([], 0.0)
+    known = by_row(context.items.read(["row", "id"], shard.number))
     local = known.column("row").to_numpy() - start
     keep = np.flatnonzero(~context.removed[local + start])
     at = local[keep]
@@ -61,21 +63,7 @@ def by_row(rows: pa.Table) -> pa.Table:
 
 def labels_by_shard(context: Context) -> Sharded:
     """Current labels, as what each shard has of them."""
-    return Sharded(context, own_schema(context), partial(_labels_of, context))
-
-
-def _labels_of(context: Context, shard: Shard) -> pa.Table:
-    return labels_of(context, *shard)
-
-
-def each_labels(context: Context, progress: Progress | None = None) -> Iterator[pa.Table]:
-    """Current labels shard by shard, by row."""
-    return labels_by_shard(context).each(progress)
-
-
-def all_labels(context: Context) -> pa.Table:
-    """Current labels of all items, by row."""
-    return pa.concat_tables([own_schema(context).empty_table(), *each_labels(context)])
+    return Sharded(context, own_schema(context), partial(labels_of, context))
 
 
 def own_schema(context: Context) -> pa.Schema:
@@ -107,15 +95,29 @@ def publish_labels(context: Context, *, anew: bool = False) -> bool:
     """
     if context.items is None:
         return False
-    table = Table(context.files, "labels", labels_schema(context), "shard")
+    table = context.layout.labels(labels_schema(context))
     table.create()
-    for tried in range(TRIES):
-        try:
-            return _publish(context, table, anew)
-        except CommitConflict:
-            pause(tried)
-            context = context.again()  # somebody else published; perhaps something newer
+    for now in attempts(context):
+        with suppress(CommitConflict):  # somebody else published; perhaps something newer
+            return _publish(now, table, anew)
     return False
+
+
+def make_step(
+    context: Context, kind: str, files: Sequence[DataFile], report: dict[str, Any], **others: Any
+) -> None:
+    """Commit a step that is not an update; the table of current labels follows."""
+    header = Header(
+        context.head + 1,
+        kind,
+        uuid.uuid4().hex[:12],
+        items=context.rows,
+        report=report,
+        software=__version__,
+        **others,
+    )
+    commit_step(context, header, files)
+    publish_labels(context.again())
 
 
 def _publish(context: Context, table: Table, anew: bool) -> bool:
@@ -150,8 +152,8 @@ def _publish(context: Context, table: Table, anew: bool) -> bool:
     return True
 
 
-def _write(context: Context, table: Table, name: str, shard: Shard) -> DataFile:
-    return table.write(labels_of(context, *shard), label=name, partition=shard[0])
+def _write(context: Context, table: Table, name: str, shard: RowRange) -> DataFile:
+    return table.write(labels_of(context, shard), label=name, partition=shard.number)
 
 
 def _is_whole(snapshot: Snapshot, file: DataFile) -> bool:
@@ -164,7 +166,7 @@ def _is_published(
     snapshot: Snapshot,
     published: int | None,
     damaged: Collection[str],
-    shard: Shard,
+    shard: RowRange,
 ) -> bool:
     """Whether the files of a shard say what the ledger, the items and the tombstones say now."""
     number, start, items = shard
@@ -177,18 +179,12 @@ def _is_published(
         return False
     # Rows are given in ascending order and never twice. So if the last one is the same, none was
     # added that is still there; and if as many are left, none was removed either.
-    if left and _highest(snapshot, own, "row") != start + int(np.flatnonzero(~gone)[-1]):
+    if left and snapshot.highest(own, "row") != start + int(np.flatnonzero(~gone)[-1]):
         return False
     return all(
         (step := last_step(context.ledger, file)) is not None and step <= published
         for file in context.ledger.files_of(number)
     )
-
-
-def _highest(snapshot: Snapshot, files: Sequence[DataFile], column: str) -> int | None:
-    told = [snapshot.highest(file, column) for file in files]
-    known = [value for value in told if value is not None]
-    return max(known) if known and len(known) == len(told) else None
 
 
 DONE = "_SUCCESS"
@@ -210,8 +206,12 @@ class Sharded:
 
     context: Context
     schema: pa.Schema
-    of: Callable[[Shard], pa.Table]
+    of: Callable[[RowRange], pa.Table]
     """The rows of one shard, by row; made where the executor works."""
+
+    def table(self) -> pa.Table:
+        """All of it."""
+        return pa.concat_tables([self.schema.empty_table(), *self.each()])
 
     def each(self, progress: Progress | None = None) -> Iterator[pa.Table]:
         """Shard by shard, telling how far that is."""
@@ -242,7 +242,9 @@ class Sharded:
                     progress(start + items, context.rows)
             if not parts:  # whoever reads the folder is told the columns all the same
                 none = self.schema.empty_table()
-                parts.append(_write_file(lambda _: none, files, self.schema, 0, (0, 0, 0))[0])
+                parts.append(
+                    _write_file(lambda _: none, files, self.schema, 0, RowRange(0, 0, 0))[0]
+                )
         except PosterityError:
             for shard in context.shards:
                 files.delete(_name(shard))
@@ -275,12 +277,12 @@ def _clear(files: Files) -> None:
             files.delete(name)
 
 
-def _name(shard: Shard) -> str:
+def _name(shard: RowRange) -> str:
     return f"part-{shard[0]:06}.parquet"
 
 
 def _write_file(
-    of: Callable[[Shard], pa.Table], files: Files, schema: pa.Schema, first: int, shard: Shard
+    of: Callable[[RowRange], pa.Table], files: Files, schema: pa.Schema, first: int, shard: RowRange
 ) -> tuple[ExportFile, list[dict[str, Any]]]:
     table = of(shard)
     files.write(_name(shard), parquet_of(table.cast(schema)))

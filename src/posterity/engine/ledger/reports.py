@@ -9,6 +9,7 @@ from posterity import _text
 from posterity._text import Result, counted, lines, percent, shown
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import Decided
+from posterity.engine.ledger.steps import Header
 from posterity.method import metrics
 from posterity.method.data.arrays import Codes, Mask
 from posterity.method.data.votes import MISSING
@@ -21,10 +22,10 @@ def accuracy_now(context: Context) -> Estimate | None:
     """As it is expected of all labels; None where nothing tells: before the first step, or when
     items were removed since the last.
     """
-    told = context.headers[-1].report if context.headers else None
-    if told is None or told["held"]["removed"] != len(context.removed):
+    last = context.headers[-1] if context.headers else None
+    if last is None or last.removed != len(context.removed):
         return None
-    return expected_accuracy(told)
+    return expected_accuracy(last)
 
 
 UNIT = 10**6
@@ -224,14 +225,20 @@ def _with_pinned(of_others: Estimate | None, others: int, pinned: int) -> Estima
     return Estimate(of_others.value * share + 1 - share, low, high)
 
 
-def expected_accuracy(report: dict[str, Any]) -> Estimate | None:
-    """Of all labels after a step, by what its header tells; None where there are none.
+def expected_of(header: Header) -> Expected | None:
+    """What an update recorded of what it is worth.
 
     Reverts, settles and reviews have only the beliefs: no labelled items went through them.
     """
-    told, held = report.get("expected"), report["held"]
-    if told is not None:
-        return Expected.of(told).accuracy
+    recorded = header.report.get("expected")
+    return None if recorded is None else Expected.of(recorded)
+
+
+def expected_accuracy(header: Header) -> Estimate | None:
+    """Of all labels after a step, by what its header tells; None where there are none."""
+    expected, held = expected_of(header), header.report["held"]
+    if expected is not None:
+        return expected.accuracy
     return Estimate(held["belief"] / UNIT / held["labels"]) if held["labels"] else None
 
 

@@ -17,16 +17,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.history import PROPOSALS, Current, proposals_of
-from posterity.engine.ledger.steps import Header, live_reviews, live_updates
+from posterity.engine.ledger.history import LABELS, PROPOSALS, Current, ShardHistory
 from posterity.method.data.arrays import Codes, Mask
 from posterity.method.data.row_sets import packed, unpacked
 from posterity.method.data.votes import MISSING
 from posterity.storage.cache import Cached, cache_folder, read_cache, write_cache
 from posterity.storage.delta.commits import DataFile
+from posterity.storage.delta.table import Snapshot
 
 FORMAT = 1
-COLUMNS = ["row", "step", "vote", "label", "belief", "entropy", *PROPOSALS]
 Live = dict[int, str | None]
 """The models of the updates that count; None: a review that counts."""
 STEP = re.compile(r"/step-(\d+)-")
@@ -69,10 +68,8 @@ class State:
 
 def state_of(context: Context, shard: int, start: int, items: int) -> State:
     """Where the items of a shard stand: from the cache as far as it goes, else from the ledger."""
-    files = [
-        file for file in context.ledger.data_files() if file.partition == {"shard": str(shard)}
-    ]
-    live = _live(context.headers)
+    ledger, live = context.ledger, _live(context)
+    files = ledger.files_of(shard)
     folder = cache_folder(context.description.store)
     path = None if folder is None else folder / f"shard-{shard:06}.cache"
     kept = None if path is None else read_cache(path)
@@ -84,14 +81,13 @@ def state_of(context: Context, shard: int, start: int, items: int) -> State:
         if not missing and kept.about["items"] == items:
             return State(items, kept.arrays, kept.about["models"])
         making = _Making.of(kept, items)
-        if not making.follow(context, shard, start, missing, live):
+        if not making.follow(ledger, start, missing, live):
             making = None
     if making is None:
-        making = _Making.empty(items)
-        if not making.follow(context, shard, start, files, live):
-            making = _Making.empty(items)
-            table = context.ledger.read(COLUMNS, shard)
-            making.apply(table, start, live)
+        making = _Making(items)
+        if not making.follow(ledger, start, files, live):
+            making = _Making(items)
+            making.apply(ledger.read_files(files, LABELS), start, live)
     arrays = making.packed()
     # Whoever reads an older head leaves the cache to those who read a newer one.
     newer = kept is not None and _about(kept, whose) and kept.about["head"] > context.head
@@ -108,9 +104,9 @@ def state_of(context: Context, shard: int, start: int, items: int) -> State:
     return State(items, arrays, list(making.by_model))
 
 
-def _live(headers: Sequence[Header]) -> Live:
-    updates: Live = {header.step: header.model or "" for header in live_updates(headers)}
-    return updates | dict.fromkeys(header.step for header in live_reviews(headers))
+def _live(context: Context) -> Live:
+    updates: Live = {header.step: header.voter for header in context.live_updates}
+    return updates | dict.fromkeys(header.step for header in context.live_reviews)
 
 
 def _fits(
@@ -133,103 +129,72 @@ def _about(kept: Cached, whose: dict[str, Any]) -> bool:
 class _Making:
     """State that later steps are still written into."""
 
-    def __init__(
-        self, items: int, arrays: dict[str, NDArray[Any]], by_model: dict[str, Mask], last: int
-    ) -> None:
-        self.items, self.arrays, self.by_model = items, arrays, by_model
-        self._last = last
-        """No step before it may follow."""
-
-    @classmethod
-    def empty(cls, items: int) -> _Making:
+    def __init__(self, items: int) -> None:
         """Before the first step."""
-        arrays: dict[str, NDArray[Any]] = {
-            "label": np.full(items, MISSING, dtype=np.int32),
-            "changed": np.full(items, MISSING, dtype=np.int32),
-            "belief": np.zeros(items, dtype=np.float32),
-            "entropy": np.zeros(items),
-            "written": np.zeros(items, dtype=np.bool_),
-            "voted": np.zeros(items, dtype=np.bool_),
-            "pinned": np.zeros(items, dtype=np.bool_),
-            "proposed": np.full(items, MISSING, dtype=np.int32),
-            "belief_proposed": np.zeros(items, dtype=np.float32),
-        }
-        return cls(items, arrays, {}, 0)
+        self.items = items
+        self.now = Current.nothing(items, 0.0)
+        self.written = np.zeros(items, dtype=np.bool_)
+        self.pinned = np.zeros(items, dtype=np.bool_)
+        self.by_model: dict[str, Mask] = {}
+        self._last = 0
+        """No step before it may follow."""
 
     @classmethod
     def of(cls, kept: Cached, items: int) -> _Making:
         """After the steps a cache knows; items that came since have none."""
-        making, old = cls.empty(items), kept.about["items"]
-        for name, array in making.arrays.items():
-            if name in PROPOSALS:
-                continue
-            held = kept.arrays[name]
-            array[:old] = unpacked(held, old) if array.dtype == np.bool_ else held
-        making.arrays |= dict(zip(PROPOSALS, _spread(kept.arrays, items), strict=True))
+        making, old = cls(items), kept.about["items"]
+        for name, array in making._arrays.items():
+            if name not in PROPOSALS:
+                held = kept.arrays[name]
+                array[:old] = unpacked(held, old) if array.dtype == np.bool_ else held
+        for name, spread in zip(PROPOSALS, _spread(kept.arrays, items), strict=True):
+            making._arrays[name][:] = spread
         for at, model in enumerate(kept.about["models"]):
-            making.by_model[model] = np.zeros(items, dtype=np.bool_)
-            making.by_model[model][:old] = unpacked(kept.arrays[f"voted-{at}"], old)
+            making._voters(model)[:old] = unpacked(kept.arrays[f"voted-{at}"], old)
         making._last = kept.about["head"] + 1
         return making
 
-    def follow(
-        self,
-        context: Context,
-        shard: int,
-        start: int,
-        files: Iterable[DataFile],
-        live: Live,
-    ) -> bool:
+    @property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {**vars(self.now), "written": self.written, "pinned": self.pinned}
+
+    def _voters(self, model: str) -> Mask:
+        return self.by_model.setdefault(model, np.zeros(self.items, dtype=np.bool_))
+
+    def follow(self, ledger: Snapshot, start: int, files: Iterable[DataFile], live: Live) -> bool:
         """Write files into the state one by one; False if their steps are not in order."""
-        for file in sorted(files, key=_order):
-            table = context.ledger.limited([file]).read(COLUMNS, shard)
-            if not self.apply(table, start, live):
-                return False
-        return True
+        tables = (ledger.read_files([file], LABELS) for file in sorted(files, key=_order))
+        return all(self.apply(table, start, live) for table in tables)
 
     def apply(self, table: pa.Table, start: int, live: Live) -> bool:
         """Write what steps have written; False, and nothing done, if they come too late."""
-        step, row = (table.column(name).to_numpy() for name in ("step", "row"))
-        numbers = np.flatnonzero(np.bincount(step)).tolist()
-        if not numbers:
+        steps = ShardHistory.of(table, start, self.items).steps
+        if not steps:
             return True
-        if numbers[0] < self._last:
+        if min(steps) < self._last:
             return False
-        self._last = numbers[-1]
-        vote, label = (
-            table.column(name).fill_null(MISSING).to_numpy() for name in ("vote", "label")
-        )
-        belief, entropy = (table.column(name).to_numpy() for name in ("belief", "entropy"))
-        proposed, believed = proposals_of(table)
-        held = self.arrays
-        for number in numbers:
-            at = np.flatnonzero(step == number)
-            rows = row[at] - start
-            moved = held["label"][rows] != label[at]
-            held["changed"][rows[moved]] = number
-            held["label"][rows], held["belief"][rows] = label[at], belief[at]
-            held["entropy"][rows], held["written"][rows] = entropy[at], True
-            held["proposed"][rows], held["belief_proposed"][rows] = proposed[at], believed[at]
+        self._last = max(steps)
+        for number, rows in steps.items():
+            self.now.follow(number, rows)
+            self.written[rows.rows] = True
             model = live.get(number, "")
             if model is None:
-                held["pinned"][rows] = True
+                self.pinned[rows.rows] = True
             elif model:
-                voters = rows[vote[at] != MISSING]
-                held["voted"][voters] = True
-                own = self.by_model.setdefault(model, np.zeros(self.items, dtype=np.bool_))
-                own[voters] = True
+                self.now.voted[rows.voters] = True
+                self._voters(model)[rows.voters] = True
         return True
 
     def packed(self) -> dict[str, NDArray[Any]]:
         """The arrays as they are kept: a mask is one bit an item, and of pending flips, which are
         few, only those there are.
         """
-        pending = np.flatnonzero(self.arrays["proposed"] != MISSING)
-        few = {"pending": pending} | {name: self.arrays[name][pending] for name in PROPOSALS}
+        pending = np.flatnonzero(self.now.proposed != MISSING)
+        few = {"pending": pending} | {name: self._arrays[name][pending] for name in PROPOSALS}
         masks = {f"voted-{at}": mask for at, mask in enumerate(self.by_model.values())}
         return {
             name: packed(array) if array.dtype == np.bool_ else array
-            for name, array in (self.arrays | masks | few).items()
+            for name, array in (self._arrays | masks | few).items()
         }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +15,7 @@ from posterity.errors import StoreError
 from posterity.storage.delta.commits import DataFile
 from posterity.storage.delta.schema import HEADER_SHARD, LEDGER
 from posterity.storage.delta.table import Snapshot
+from posterity.validation.shift import Difference
 
 UPDATE, REVERT, SETTLE, REVIEW = "update", "revert", "settle", "review"
 
@@ -51,10 +52,49 @@ class Header:
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     @property
+    def voter(self) -> str:
+        """The model whose votes an update has; empty for other steps, which have none."""
+        return self.model or ""
+
+    @property
+    def evaluations(self) -> int:
+        """How many votes it has."""
+        return int(self.report.get("evaluations", 0))
+
+    @property
+    def asked(self) -> int:
+        """How many items its model was asked about, failures included."""
+        return self.evaluations + int(self.report.get("errors", 0))
+
+    @property
+    def flips(self) -> int:
+        """How many labels it changed, without first ones."""
+        return int(self.report.get("flips", self.report.get("changed", 0)))
+
+    @property
+    def answers(self) -> int:
+        """How many items a review has decided."""
+        return int(self.report["items"])
+
+    @property
+    def removed(self) -> int:
+        """How many items had been removed by then."""
+        return int(self.report["held"]["removed"])
+
+    @property
     def share(self) -> float:
         """The share of the items there were that it has votes on."""
-        there = self.items - self.report["held"]["removed"]
-        return float(min(1.0, self.report["evaluations"] / max(1, there)))
+        return float(min(1.0, self.evaluations / max(1, self.items - self.removed)))
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Between the items it looked at and the labelled set."""
+        return [Difference(**one) for one in self.report.get("differences", ())]
+
+    @property
+    def unlike(self) -> list[Difference]:
+        """Those that mean that its items are unlike the labelled set."""
+        return [one for one in self.differences if one.unlike]
 
     def to_row(self) -> pa.Table:
         """The header as a row of the ledger."""
@@ -90,36 +130,36 @@ def masked(headers: Sequence[Header]) -> set[int]:
     return undone
 
 
-def live_updates(headers: Iterable[Header]) -> list[Header]:
+def _live(headers: Sequence[Header], kind: str) -> list[Header]:
+    """The steps of a kind that no revert has undone, in order."""
+    undone = masked(headers)
+    return [header for header in headers if header.kind == kind and header.step not in undone]
+
+
+def live_updates(headers: Sequence[Header]) -> list[Header]:
     """The updates whose votes count, in order."""
-    listed = list(headers)
-    undone = masked(listed)
-    return [header for header in listed if header.kind == UPDATE and header.step not in undone]
+    return _live(headers, UPDATE)
 
 
-def live_reviews(headers: Iterable[Header]) -> list[Header]:
+def live_reviews(headers: Sequence[Header]) -> list[Header]:
     """The reviews whose answers count, in order.
 
     >>> steps = [Header(0, REVIEW, "a"), Header(1, REVIEW, "b"), Header(2, REVERT, "c", reverts=0)]
     >>> [header.step for header in live_reviews(steps)]
     [1]
     """
-    listed = list(headers)
-    undone = masked(listed)
-    return [header for header in listed if header.kind == REVIEW and header.step not in undone]
+    return _live(headers, REVIEW)
 
 
-def live_settles(headers: Iterable[Header]) -> list[int]:
+def live_settles(headers: Sequence[Header]) -> list[int]:
     """How many updates whose votes count came before each settle that counts.
 
     >>> steps = [Header(0, UPDATE, "a"), Header(1, SETTLE, "b"), Header(2, UPDATE, "c")]
     >>> live_settles(steps), live_settles([*steps, Header(3, REVERT, "d", reverts=1)])
     ([1], [])
     """
-    listed = list(headers)
-    undone, live = masked(listed), [header.step for header in live_updates(listed)]
-    settles = [step.step for step in listed if step.kind == SETTLE and step.step not in undone]
-    return [sum(update < settle for update in live) for settle in settles]
+    live = [header.step for header in live_updates(headers)]
+    return [sum(step < settle.step for step in live) for settle in _live(headers, SETTLE)]
 
 
 def origin(headers: Sequence[Header], step: int) -> int:
@@ -137,7 +177,7 @@ def origin(headers: Sequence[Header], step: int) -> int:
 def last_step(ledger: Snapshot, file: DataFile) -> int | None:
     """The last step a file of the ledger has rows of: its name says so, or its statistics."""
     named = re.search(r"(?:^|/)step-([0-9]+)-[0-9a-f]+\.parquet$", file.path)
-    return int(named[1]) if named else ledger.highest(file, "step")
+    return int(named[1]) if named else ledger.highest([file], "step")
 
 
 def reason(header: Header, *, voted: bool) -> str:

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import Decided
 from posterity.engine.ledger.reports import UNIT
 from posterity.engine.ledger.state import state_of
-from posterity.engine.ledger.steps import live_updates
 from posterity.method.beliefs.plain import BELIEF_BITS, kept
 from posterity.method.data.arrays import Codes, Mask
 from posterity.method.data.votes import MISSING
@@ -29,7 +28,7 @@ def correctable(context: Context, evaluations: int, first: int) -> tuple[float, 
 
     ``first`` of its items have none yet: they come first, and nothing about them can be corrected.
     """
-    if not first or not live_updates(context.headers):
+    if not first or not context.live_updates:
         return evaluations / max(1, context.there), context.there
     labels = min(context.there, total_of(context).labels)
     return (evaluations - first) / max(1, labels), labels
@@ -91,14 +90,14 @@ def total_of(context: Context) -> Total:
     removed = len(context.removed)
     if not context.headers:
         return Total(removed=removed)
-    told = context.headers[-1].report["held"]
-    if told["removed"] == removed:
-        return Total(**told)
+    last = context.headers[-1]
+    if last.removed == removed:
+        return Total(**last.report["held"])
     parts = context.executor.map(partial(_of_shard, context), context.shards)
     return sum(parts, Total(removed=removed))
 
 
-def _of_shard(context: Context, shard: Shard) -> Total:
+def _of_shard(context: Context, shard: RowRange) -> Total:
     _, start, items = shard
     state = state_of(context, *shard)
     now, here = state.current(0.0), ~context.removed.among(start, items)

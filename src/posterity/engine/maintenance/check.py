@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from posterity._text import counted
 from posterity.engine.labelled.labelled_votes import checksum, labelled_rows
 from posterity.engine.ledger.commit import retried
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import Decided, decide_all, decide_last
 from posterity.engine.ledger.history import Current, ShardHistory, StepRows, fingerprint, parts_of
 from posterity.engine.ledger.proposals import Pending, pending_shards
@@ -35,7 +35,7 @@ from posterity.method.beliefs.plain import BELIEF_BITS, ENTROPY_BITS
 from posterity.method.data.arrays import Rows
 from posterity.method.data.votes import MISSING
 from posterity.storage.delta.schema import HEADER_SHARD
-from posterity.storage.delta.table import Snapshot, Table
+from posterity.storage.delta.table import Snapshot
 
 LEAST = 1e-37
 """Smaller than single precision can tell from zero."""
@@ -150,7 +150,7 @@ def _items(context: Context) -> Iterator[str]:
         yield f"Row {first} has no item ({lost} such rows)."
 
 
-def _given(context: Context, part: Shard) -> tuple[bool, int | None, int | None, int]:
+def _given(context: Context, part: RowRange) -> tuple[bool, int | None, int | None, int]:
     """Whether a shard has rows of another; a row given twice; one without item; how many such."""
     shard, start, items = part
     if context.items is None:
@@ -168,13 +168,13 @@ def _given(context: Context, part: Shard) -> tuple[bool, int | None, int | None,
 
 def _steps(context: Context) -> Iterator[str]:
     """Every step, decided again from the votes and its recorded rule, gives the labels it wrote."""
-    numbers: set[int] = set()
-    answers = {header.step: _Answers() for header in context.headers if header.kind == REVIEW}
-    for told in context.executor.map(partial(_told, context), context.shards):
-        numbers |= told.steps
-        for step, own in told.answers.items():
-            answers[step] += own
-        yield from told.broken
+    numbers = set[int]()
+    answers, fingerprints = Counter[int](), Counter[int]()
+    for part in context.executor.map(partial(_steps_of_shard, context), context.shards):
+        numbers |= part.steps
+        answers += part.answers
+        fingerprints += part.fingerprints
+        yield from part.broken
     known = {shard for shard, _, _ in context.shards}
     for shard in context.ledger.partitions():
         if shard not in known:
@@ -183,53 +183,39 @@ def _steps(context: Context) -> Iterator[str]:
             for _, rows in context.ledger.each(["step"], shard):
                 numbers |= set(rows.column("step").unique().to_pylist())
     for header in context.headers:
-        if header.kind == REVIEW and answers[header.step].differ(header):
-            yield f"Step {header.step} has other answers than were given."
+        if header.kind == REVIEW:
+            count, written = answers[header.step], fingerprints[header.step] % 2**64
+            other = f"{written:016x}" != header.report["answers"]
+            # With fewer items, the others were removed and purged.
+            if count > header.answers or (count == header.answers and other):
+                yield f"Step {header.step} has other answers than were given."
     for step in sorted(numbers - {header.step for header in context.headers}):
         yield f"The ledger has rows of step {step}, which has no header."
 
 
 @dataclass(frozen=True)
-class _Answers:
-    """What a review has written, put together over the shards."""
-
-    items: int = 0
-    told: int = 0
-    """The fingerprint of it."""
-
-    def __add__(self, other: _Answers) -> _Answers:
-        return _Answers(self.items + other.items, (self.told + other.told) % 2**64)
-
-    def differ(self, header: Header) -> bool:
-        """From what the header says; with fewer items, the others were removed and purged."""
-        told = header.report
-        same = f"{self.told:016x}" == told["answers"]
-        return self.items > told["items"] or (self.items == told["items"] and not same)
-
-
-@dataclass(frozen=True)
-class _Told:
+class _ShardSteps:
     """What there is to say of the steps of one shard."""
 
     steps: set[int]
-    answers: dict[int, _Answers]
+    answers: Counter[int]
+    """How many items each review has written."""
+    fingerprints: Counter[int]
+    """Of what reviews have written."""
     broken: list[str]
 
 
-def _told(context: Context, part: Shard) -> _Told:
-    shard, start, items = part
-    history = ShardHistory.read(context.ledger, shard, start, items)
-    answers = {}
+def _steps_of_shard(context: Context, part: RowRange) -> _ShardSteps:
+    history = ShardHistory.read(context.ledger, *part)
+    found = _ShardSteps(set(history.steps), Counter(), Counter(), [])
     for header in context.headers:
         rows = history.steps.get(header.step)
         if header.kind == REVIEW and rows is not None:
-            told = fingerprint(start + rows.rows, rows.label)
-            answers[header.step] = _Answers(len(rows.rows), told)
-    broken = [
-        *_shard(context, shard, history),
-        *_votes(live_updates(context.headers), shard, history),
-    ]
-    return _Told(set(history.steps), answers, broken)
+            found.answers[header.step] = len(rows.rows)
+            found.fingerprints[header.step] = fingerprint(part.start + rows.rows, rows.label)
+    found.broken.extend(_shard(context, part.number, history))
+    found.broken.extend(_votes(context.live_updates, part.number, history))
+    return found
 
 
 def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]:
@@ -320,24 +306,24 @@ def _again(
     if headers[-1].kind not in (UPDATE, SETTLE):
         live = live_updates(headers)
         votes = history.votes_of(rows.rows, live)
-        now = context.fit_of(headers[-1])
+        now = context.fits.of(headers[-1].fit)
         steps = parts_of(context, live)
         decided = decide_all(now, steps, votes, len(rows.rows), live_settles(headers))
         return decided.pinned(pins[rows.rows])
-    made = Pending.among(before, rows.rows[rows.vote == MISSING])
+    pending = Pending.among(before, rows.rows[rows.vote == MISSING])
     if headers[-1].kind == SETTLE:
-        return made.made()
+        return pending.made
     earlier = live_updates(headers[:-1])
     steps = parts_of(context, [*earlier, headers[-1]])
-    at = np.flatnonzero(rows.vote != MISSING) if len(made) else slice(None)
+    at = np.flatnonzero(rows.vote != MISSING) if len(pending) else slice(None)
     voted = rows.rows[at]
     votes = [*history.votes_of(voted, earlier), rows.cast[at]]
     decided = decide_last(steps, votes, before.label[voted], before.proposed[voted])
     decided = decided.pinned(pins[voted])
-    if not len(made):
+    if not len(pending):
         return decided
-    order = np.argsort(np.concatenate([voted, made.rows]), kind="stable")
-    return Decided.joined([decided, made.made()])[order]
+    order = np.argsort(np.concatenate([voted, pending.rows]), kind="stable")
+    return Decided.joined([decided, pending.made])[order]
 
 
 def _compare(
@@ -362,9 +348,9 @@ def _compare(
 
 def _labels(context: Context) -> Iterator[str]:
     """The derived table is that of the step it names; behind it may be, after a kill."""
-    if not context.layout.labels.exists():
+    if not context.layout.labels().exists():
         return
-    table = Table(context.files, "labels", labels_schema(context), "shard").head()
+    table = context.layout.labels(labels_schema(context)).head()
     # Read after it: steps and removals that are published by now are in the ledger by now.
     context = context.again()
     published = table.fence(PUBLISHED)
@@ -385,11 +371,11 @@ def _labels(context: Context) -> Iterator[str]:
         yield "The published labels are not those of the ledger."
 
 
-def _as_in_ledger(context: Context, table: Snapshot, number: int, shard: Shard | None) -> bool:
+def _as_in_ledger(context: Context, table: Snapshot, number: int, shard: RowRange | None) -> bool:
     stored = by_row(table.read(partition=number).drop_columns(["shard"]))
     # After a kill it may be behind by removals, too.
     stored = stored.filter(pa.array(~context.removed[stored.column("row").to_numpy()]))
-    current = stored.slice(0, 0) if shard is None else labels_of(context, *shard)
+    current = stored.slice(0, 0) if shard is None else labels_of(context, shard)
     # Items added since have no label to publish yet.
     current = current.filter(pc.is_in(current.column("row"), value_set=stored.column("row")))
     return bool(stored.equals(current))

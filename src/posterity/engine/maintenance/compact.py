@@ -24,7 +24,7 @@ from posterity.errors import Missing
 from posterity.method.data.row_sets import Tombstones
 from posterity.storage.delta.commits import DataFile
 from posterity.storage.delta.table import Snapshot, to_parquet
-from posterity.storage.row_groups import GROUP_BYTES, Feed, grouped
+from posterity.storage.row_groups import Feed, grouped
 
 FILE_ROWS = 2**22
 FILE_BYTES = 2**27
@@ -153,18 +153,10 @@ def ordered_rows(snapshot: Snapshot, files: Sequence[DataFile]) -> Iterator[pa.T
             group.append(spans[len(group)])
         spans = spans[len(group) :]
         if len(group) == 1 and group[0].ascending:
-            yield from _read_groups(snapshot, group[0].file, names)
+            yield from snapshot.row_groups(group[0].file, names)
             continue
         rows = pa.concat_tables([snapshot.read_file(span.file, names) for span in group])
         yield rows.sort_by([(name, "ascending") for name in key])
-
-
-def _read_groups(snapshot: Snapshot, file: DataFile, names: Sequence[str]) -> Iterator[pa.Table]:
-    if file.size <= GROUP_BYTES:
-        yield from snapshot.row_groups(file, names)
-        return
-    for group in range(len(snapshot.spans(file))):  # the others are not fetched
-        yield snapshot.read_group(file, group, names)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def _vacuum(context: Context, *, hours: float, dry_run: bool) -> int:
             # From here on nobody commits them; who did before is seen by reading the table again.
             earlier = snapshot.fence(VACUUMED) or 0
             snapshot.commit(fences=[(VACUUMED, max(earlier, left.barrier))])
-            orphans -= {file.path for file in snapshot.data_files()}
+            orphans -= {file.path for file in snapshot.table.head().data_files()}
         found += [f"{snapshot.table.name}/{path}" for path in (*left.retired, *sorted(orphans))]
     gone = list(dict.fromkeys(found))
     for path in [] if dry_run else gone:

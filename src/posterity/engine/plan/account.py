@@ -13,7 +13,7 @@ import numpy as np
 
 from posterity.engine.labelled.rehearse import WHY_PLAIN, Prepared
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.steps import Header, masked
+from posterity.engine.ledger.steps import Header
 from posterity.errors import InvalidParameter
 from posterity.method.decide.budget import SLACK, Account, Outlook, Spending, read_budget
 from posterity.method.decide.rules import Rule
@@ -47,7 +47,7 @@ def allot(
             hint=f"Give what may be spent in all: total:{spending.share * context.there:g}, say.",
         )
     unit = 1.0 if cost is None else float(cost)
-    undone, told = masked(context.headers), _told(context, spending)
+    undone, told = context.undone, _told(context, spending)
     others = {header.model for header, _ in told} - {name}
     left = left_of(context, spending)
     past = [
@@ -73,8 +73,7 @@ def left_of(context: Context, spending: Spending) -> float | None:
         return None
     spent = 0.0
     for header, before in _told(context, spending):
-        asked = header.report["evaluations"] + header.report["errors"]  # failures cost as well
-        spent += asked * before["unit"]
+        spent += header.asked * before["unit"]  # failures cost as well
     return total - spent
 
 

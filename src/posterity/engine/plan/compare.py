@@ -14,9 +14,8 @@ import numpy as np
 from posterity._text import shown
 from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
 from posterity.engine.labelled.rehearse import Prepared
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.state import state_of
-from posterity.engine.ledger.steps import live_updates
 from posterity.engine.plan.score import failed_rows
 from posterity.errors import InvalidData
 from posterity.method.data.spec import real_number
@@ -85,7 +84,7 @@ def compare(
     Nothing is spent, and no item is scored.
     """
     money = real_number(money, "money", above=True)
-    if not live_updates(context.headers):
+    if not context.live_updates:
         raise InvalidData("There is no label yet that a model could correct.")
     found = []
     for name in dict.fromkeys(models):
@@ -122,7 +121,7 @@ def eligible_items(context: Context, model: str) -> int:
     return max(0, count)
 
 
-def _left(context: Context, model: str, shard: Shard) -> int:
+def _left(context: Context, model: str, shard: RowRange) -> int:
     """Of one shard, whether the model failed on them or not."""
     _, start, items = shard
     state = state_of(context, *shard)

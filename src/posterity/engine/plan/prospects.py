@@ -13,7 +13,6 @@ from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.reports import accuracy_now
-from posterity.engine.ledger.steps import live_updates
 from posterity.engine.ledger.totals import correctable, total_of
 from posterity.engine.plan.compare import eligible_items
 from posterity.method.decide.budget import Budget
@@ -52,7 +51,7 @@ class Prospects:
     @property
     def note(self) -> str:
         """Why no more can be told than numbers of items; nothing where more can be."""
-        if not live_updates(self._context.headers):
+        if not self._context.live_updates:
             return FIRST
         if self.model.pending:
             asked = self.model.settings.labelled

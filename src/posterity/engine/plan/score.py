@@ -9,12 +9,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import BLOCK_ITEMS
 from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import ShardHistory
 from posterity.engine.ledger.state import state_of
-from posterity.engine.ledger.steps import live_updates
 from posterity.method.beliefs.plain import ENTROPY_BITS, kept
 from posterity.method.data.arrays import Codes, Counts, Floats, Mask, Rows
 from posterity.method.data.row_sets import Bits, RowSet, packed, unpacked
@@ -27,7 +26,7 @@ from posterity.storage.delta.table import Snapshot
 
 def failed_rows(context: Context, model: str) -> list[int]:
     """The items a model has failed on in the steps that count."""
-    live = live_updates(context.headers)
+    live = context.live_updates
     return sorted({row for step in live if step.model == model for row in step.failed})
 
 
@@ -78,13 +77,13 @@ class Scoring:
 
     def __post_init__(self) -> None:
         # As it is kept of items whose votes were reverted, with which these compete.
-        prior = np.array([self.context.fit(self.model).prior_entropy])
+        prior = np.array([self.context.fits.now(self.model).prior_entropy])
         object.__setattr__(self, "prior_entropy", float(kept(prior, ENTROPY_BITS)[0]))
 
     def see(
         self,
         see: Callable[[Iterable[Block]], Part],
-        shard: Shard,
+        shard: RowRange,
         satisfied: Bits | None,
         values: Floats | None,
     ) -> Part:
@@ -92,7 +91,7 @@ class Scoring:
         return see(self.blocks(shard, satisfied, values))
 
     def blocks(
-        self, shard: Shard, satisfied: Bits | None, values: Floats | None
+        self, shard: RowRange, satisfied: Bits | None, values: Floats | None
     ) -> Iterator[Block]:
         """The eligible items of a shard, some at a time."""
         _, start, items = shard
@@ -135,17 +134,17 @@ def _wide(values: Floats) -> Floats:
     return values.astype(np.float64)
 
 
-def _values_of(context: Context, value: ValueOf, shard: Shard) -> NDArray[np.float32]:
+def _values_of(context: Context, value: ValueOf, shard: RowRange) -> NDArray[np.float32]:
     """What votes could change, of all items of a shard."""
     _, _, items = shard
-    live = live_updates(context.headers)
+    live = context.live_updates
     label = state_of(context, *shard).current(0.0).label
     history = ShardHistory.read(context.ledger, *shard)
     worth = np.empty(items, dtype=np.float32)
     for low in range(0, items, BLOCK_ITEMS):
         rows = np.arange(low, min(low + BLOCK_ITEMS, items))
         votes = VoteTable.side_by_side(history.votes_of(rows, live), len(rows))
-        worth[rows] = value(votes, [header.model or "" for header in live], label[rows])
+        worth[rows] = value(votes, [header.voter for header in live], label[rows])
     return worth
 
 
@@ -158,7 +157,7 @@ def satisfying(context: Context, where: str | None) -> Sequence[Bits | None]:
     return context.executor.hold(partial(_satisfying, context.items, where), context.shards)
 
 
-def _satisfying(stored: Snapshot, where: str, shard: Shard) -> Bits:
+def _satisfying(stored: Snapshot, where: str, shard: RowRange) -> Bits:
     number, start, items = shard
     let = np.zeros(items, dtype=np.bool_)
     for rows in rows_where(stored, where, number):

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from posterity.engine.items.lookup import Lookup, rows_or_none
+from posterity.engine.items.lookup import Lookup, id_of, rows_or_none
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData, UnknownName
 from posterity.method.data.arrays import Codes, Rows
@@ -78,7 +78,7 @@ def read_answers(context: Context, source: Any, *, id_column: str, answer_column
     codes, rows = codes[rows >= 0], rows[rows >= 0]
     rows, codes, torn = _once(rows, codes)
     if len(torn):
-        (first,) = context.id_of(pa.array(torn[:1])).to_pylist()
+        (first,) = id_of(context, pa.array(torn[:1])).to_pylist()
         refused[f"an item has different answers, such as {first!r}"] = len(torn)
     if refused and not len(rows):
         raise InvalidData(

@@ -13,6 +13,7 @@ from posterity._version import __version__
 from posterity.engine.evaluation.plans import Plan
 from posterity.engine.evaluation.run_votes import KeptVotes, Run
 from posterity.engine.evaluation.vote_file import FromFile
+from posterity.engine.items.lookup import id_of
 from posterity.engine.labelled.rehearse import Prepared, keep_fit
 from posterity.engine.ledger.commit import commit_step
 from posterity.engine.ledger.context import Context
@@ -21,7 +22,7 @@ from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import parts_of
 from posterity.engine.ledger.proposals import pending_parts
 from posterity.engine.ledger.reports import Expected, Report
-from posterity.engine.ledger.steps import UPDATE, Header, live_reviews, live_updates
+from posterity.engine.ledger.steps import UPDATE, Header
 from posterity.engine.ledger.totals import total_of
 from posterity.engine.plan.account import overspent
 from posterity.engine.steps.fold import Fold, FoldedShards, settle_shard
@@ -40,17 +41,13 @@ def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None =
     but for the item that failed first and why: an item that is removed has to be forgotten.
     """
     kept, errors = run.kept(), run.errors()
-    step, live, reviews = (
-        context.head + 1,
-        live_updates(context.headers),
-        live_reviews(context.headers),
-    )
+    step, live, reviews = context.head + 1, context.live_updates, context.live_reviews
     basis = _basis(context, plan, kept)
     fit = basis.fit
     steps = [*parts_of(context, live), StepPolicy(plan.request.model, basis.rule, fit)]
-    fold = Fold(context, kept, frozenset(errors), live, reviews, steps, step)
+    fold = Fold(context, kept, list(errors), live, reviews, steps, step)
     found = FoldedShards.joined(context.executor.map(fold, context.shards))
-    folded, failing = found.folded, set(errors) - found.recovered
+    folded, failing = found.folded, set(errors).difference(found.recovered)
     failed = sorted(failing)
     if not folded and failed:
         run.drop()  # nothing is lost with it: the same command tries again
@@ -95,7 +92,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None =
         run=plan.id,
         request=plan.request.digest,
         items=plan.items,
-        fit=fit.to_dict([*(header.model or "" for header in live), plan.request.model]),
+        fit=fit.to_dict([*(header.voter for header in live), plan.request.model]),
         report=report.to_dict(),
         failed=failed,
         pending=found.waiting,
@@ -148,10 +145,9 @@ def _differences(live: Sequence[Header], trust: Trust | None, seen: Seen) -> lis
     """Between the step's items and the labelled set, beside what earlier steps have recorded."""
     if trust is None:
         return []
-    told = [header.report["differences"] for header in live]
-    return trust.compare(seen, [[Difference(**one) for one in step] for step in told])
+    return trust.compare(seen, [header.differences for header in live])
 
 
 def _first_failure(context: Context, failed: Sequence[int], errors: dict[int, str]) -> str:
-    (item,) = context.id_of(pa.array(failed[:1])).to_pylist()
+    (item,) = id_of(context, pa.array(failed[:1])).to_pylist()
     return f"{item!r}: {errors[failed[0]].rstrip('.')}."

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from posterity.engine.evaluation.run_votes import KeptVotes
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import Decided, StepPolicy, decide_last
 from posterity.engine.ledger.history import ShardHistory
 from posterity.engine.ledger.proposals import Pending, pending_of
@@ -38,7 +38,7 @@ class FoldedShards:
     """Votes there were."""
     folded: int = 0
     """Those on items that are there, and that the model had not seen otherwise."""
-    recovered: frozenset[int] = frozenset()
+    recovered: list[int] = field(default_factory=list)
     """Rows the model had failed on, and that have a vote all the same."""
     done: list[int] = field(default_factory=list)
     """Shards that have a folded vote; their pending flips are decided with it."""
@@ -46,17 +46,8 @@ class FoldedShards:
     """Shards that have pending flips now."""
 
     def __add__(self, other: FoldedShards) -> FoldedShards:
-        return FoldedShards(
-            [*self.files, *other.files],
-            self.tally + other.tally,
-            self.moved + other.moved,
-            self.seen + other.seen,
-            self.obtained + other.obtained,
-            self.folded + other.folded,
-            self.recovered | other.recovered,
-            [*self.done, *other.done],
-            [*self.waiting, *other.waiting],
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return FoldedShards(*(own + more for own, more in pairs))
 
     @staticmethod
     def joined(parts: Iterable[FoldedShards]) -> FoldedShards:
@@ -70,21 +61,21 @@ class Fold:
 
     context: Context
     kept: KeptVotes
-    failing: frozenset[int]
+    failing: Sequence[int]
     live: Sequence[Header]
     reviews: Sequence[Header]
     steps: Sequence[StepPolicy]
     """The updates that count, and the step itself."""
     step: int
 
-    def __call__(self, part: Shard) -> FoldedShards:
+    def __call__(self, part: RowRange) -> FoldedShards:
         """Fold and decide the items of a shard that have a vote; make its other pending flips."""
         shard, start, items = part
         context, model = self.context, self.steps[-1].model
         rows, votes = self.kept.of(shard)
         if not len(rows):
             return FoldedShards()
-        again = frozenset(rows[np.isin(rows, list(self.failing))].tolist())
+        again = rows[np.isin(rows, self.failing)].tolist()
         history = ShardHistory.read(context.ledger, shard, start, items)
         here = ~context.removed[rows]
         local = rows[here] - start
@@ -110,8 +101,8 @@ class Fold:
         left = Pending.among(now, np.flatnonzero(idle))
         if len(left):
             local, cast, decided = _with_settled(local, cast, decided, left)
-            tally.count_settled(left.made())
-            moved = moved.moved(left.label, left.belief, left.made())
+            tally.count_settled(left.made)
+            moved = moved.moved(left.made.before, left.made.belief_before, left.made)
         file = write_rows(context, self.step, shard, start + local, cast, decided)
         waiting = [shard] if waits else []
         return FoldedShards(
@@ -119,16 +110,15 @@ class Fold:
         )
 
 
-def settle_shard(context: Context, step: int, part: tuple[int, int]) -> FoldedShards:
-    """Make the pending flips of a shard, given with its first row."""
-    shard, start = part
-    left = pending_of(context, shard, start)
+def settle_shard(context: Context, step: int, shard: RowRange) -> FoldedShards:
+    """Make the pending flips of a shard."""
+    left = pending_of(context, shard)
     if not len(left):
         return FoldedShards()
-    made, tally = left.made(), Tally()
+    made, tally = left.made, Tally()
     tally.count_settled(made)
-    file = write_rows(context, step, shard, start + left.rows, None, made)
-    return FoldedShards([file], tally, Total().moved(left.label, left.belief, made))
+    file = write_rows(context, step, shard.number, shard.start + left.rows, None, made)
+    return FoldedShards([file], tally, Total().moved(made.before, made.belief_before, made))
 
 
 def _with_settled(
@@ -139,7 +129,7 @@ def _with_settled(
     order = np.argsort(joined, kind="stable")
     nobody = ModelVotes(np.full(len(left), MISSING, dtype=np.int32))
     votes = ModelVotes.joined([cast, nobody])[order]
-    return joined[order], votes, Decided.joined([decided, left.made()])[order]
+    return joined[order], votes, Decided.joined([decided, left.made])[order]
 
 
 def write_rows(

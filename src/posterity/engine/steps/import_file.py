@@ -158,7 +158,7 @@ class Predictions:
                 raise InvalidData(f"The ids are of type {self.ids.type}; got {ids.type}.")
             where = self._positions(ids)
             here = np.flatnonzero(where >= 0)
-            return earlier.look_up(ids).put(here, self.votes[at].at(where[here]))
+            return earlier.look_up(ids).put(here, self.votes[at].read(where[here]))
 
         # Items that were there before may be among them.
         earlier = stored_votes(self._context, self._sources[at].model.name)

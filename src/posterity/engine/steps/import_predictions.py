@@ -18,20 +18,19 @@ from posterity.engine.items.add import commit_items
 from posterity.engine.items.item_files import items_table, write_all
 from posterity.engine.items.unique_ids import Distinct
 from posterity.engine.labelled.register import Registration, check_evidence, register
-from posterity.engine.ledger.commit import pause
+from posterity.engine.ledger.commit import attempts
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import labels_schema, publish_labels
 from posterity.engine.ledger.reports import Report
 from posterity.engine.steps.commit_votes import commit_votes
 from posterity.engine.steps.import_file import Predictions, Source
-from posterity.engine.steps.update import TRIES, step_of
+from posterity.engine.steps.update import step_of
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter, Missing
 from posterity.method.data.arrays import Rows
 from posterity.method.data.row_sets import RowSet
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.method.decide.rules import traits
 from posterity.models.model import Model
-from posterity.storage.delta.table import Table
 from posterity.storage.input import Types
 from posterity.storage.spool import VoteSpool
 from posterity.storage.stream import Stream
@@ -124,7 +123,7 @@ def _import(
     checked = [_checked(context, source.model, read, at) for at, source in enumerate(sources)]
     registrations = [asdict(found) for found in checked if found is not None]
     if not any(found["labelled"] for found in registrations):
-        context.fit(sources[0].model.name)  # a prior that cannot be had is told now
+        context.fits.now(sources[0].model.name)  # a prior that cannot be had is told now
     incoming = read.items(columns)
     if dry_run:
         checked_items = 0
@@ -147,7 +146,7 @@ def _import(
     context = context.again()
     made = len(context.headers)
     # There before the first step is: a store without it looks as if somebody had lost it.
-    Table(context.files, "labels", labels_schema(context), "shard").create()
+    context.layout.labels(labels_schema(context)).create()
     steps = [
         asdict(_step(context, f"{digest}-{at}", request, read.votes[at], start))
         for at, request in enumerate(requests)
@@ -182,22 +181,20 @@ def _step(context: Context, run_id: str, request: Request, votes: VoteSpool, sta
     """One model's votes as a step, whatever else happens to the store at the same time."""
     if not votes.cast:
         return Report.nothing(request.model, f"{request.model} has no vote on any item.")
-    for tried in range(TRIES):
-        context = context.again()
-        made = step_of(context, run_id)
+    for now in attempts(context.again()):
+        made = step_of(now, run_id)
         if made is not None:
             return made
-        run = Run(context, run_id)
+        run = Run(now, run_id)
         _keep_votes(run, votes, start)
         try:
-            report = commit_votes(context, _plan(context, run_id, request, votes, start), run)
+            report = commit_votes(now, _plan(now, run_id, request, votes, start), run)
         except (CommitConflict, Missing):  # another process made the step, and tidied votes away
-            pause(tried)
             continue
         if report.step is not None:
             return report
         # No vote was left to fold: this import is a step by now, or the model has voted otherwise.
-        return step_of(context.again(), run_id) or Report.nothing(
+        return step_of(now.again(), run_id) or Report.nothing(
             request.model, f"{request.model} has voted on all these items already."
         )
     raise CommitConflict("The ledger changes too often; the same import goes on where it stopped.")
@@ -230,7 +227,7 @@ def _present(context: Context, votes: VoteSpool, start: int) -> Iterator[tuple[R
     for _, first, items in context.shards:
         low, high = max(first, start), min(first + items, start + votes.count)
         if low < high:
-            cast = votes.read(low - start, high - start)
+            cast = votes.read(slice(low - start, high - start))
             present = np.flatnonzero(cast.hard != MISSING)
             if len(present):
                 yield present + low, cast[present]

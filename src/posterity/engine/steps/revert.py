@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from posterity._text import counted
-from posterity._version import __version__
-from posterity.engine.ledger.commit import commit_step, retried
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.commit import retried
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import StepPolicy, decide_all
 from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import ShardHistory, parts_of
 from posterity.engine.ledger.proposals import count_pending
-from posterity.engine.ledger.publish import publish_labels
+from posterity.engine.ledger.publish import make_step, publish_labels
 from posterity.engine.ledger.steps import (
     REVERT,
     REVIEW,
@@ -25,7 +23,6 @@ from posterity.engine.ledger.steps import (
     live_reviews,
     live_settles,
     live_updates,
-    masked,
     origin,
 )
 from posterity.engine.ledger.totals import Total, total_of
@@ -72,17 +69,16 @@ def revert(context: Context, target: int) -> Reverted:
 
 def _revert(context: Context, target: int) -> Reverted:
     context.check_step(target)
-    if target in masked(context.headers):
+    if target in context.undone:
         # Asked twice, or killed after its commit: the step is there, what follows it may not be.
         publish_labels(context)
         last = max(header.step for header in context.headers if header.reverts == target)
         return Reverted(last, target, 0, 0, f"Nothing to do: step {last} reverts step {target}.")
     step = context.head + 1
-    header = Header(step, REVERT, uuid.uuid4().hex[:12], reverts=target, items=context.rows)
-    live = live_updates([*context.headers, header])
-    settles = live_settles([*context.headers, header])
-    was, reviews = live_reviews(context.headers), live_reviews([*context.headers, header])
-    steps, now = parts_of(context, live), context.fit()
+    headers = [*context.headers, Header(step, REVERT, "", reverts=target)]
+    live, settles = live_updates(headers), live_settles(headers)
+    was, reviews = context.live_reviews, live_reviews(headers)
+    steps, now = parts_of(context, live), context.fits.now()
     toggled = origin(context.headers, target)
     # A review has no say in the pending flips of other items.
     reviewed = next(one.kind for one in context.headers if one.step == toggled) == REVIEW
@@ -93,38 +89,16 @@ def _revert(context: Context, target: int) -> Reverted:
     ]
     undo = _Undo(context, step, target, live, settles, steps, now, patient, was, reviews)
     total, pending = total_of(context), count_pending(context)[0]
-    files, touched, changed, waiting = list[DataFile](), 0, 0, []
-    for (shard, _, _), part in zip(
-        context.shards, context.executor.map(undo, context.shards), strict=True
-    ):
-        if part is None:
-            continue
-        files.append(part.file)
-        touched += part.file.rows
-        changed += part.changed
-        total += part.moved
-        pending += part.pending
-        if part.waits:
-            waiting.append(shard)
+    parts = [part for part in context.executor.map(undo, context.shards) if part is not None]
+    files, waiting = [part.file for part in parts], [part.shard for part in parts if part.waits]
+    touched, changed = sum(file.rows for file in files), sum(part.changed for part in parts)
+    total = sum((part.moved for part in parts), total)
+    pending += sum(part.pending for part in parts)
     done = Reverted(step, target, touched, changed, pending=pending)
     report: dict[str, Any] = {"items": touched, "changed": changed, "pending": pending}
     report["held"] = total.to_dict()
-    commit_step(
-        context,
-        Header(
-            step,
-            REVERT,
-            header.run,
-            reverts=target,
-            items=context.rows,
-            fit=now.to_dict([]),
-            report=report,
-            pending=waiting,
-            software=__version__,
-        ),
-        files,
-    )
-    publish_labels(context.again())
+    fit = now.to_dict([])
+    make_step(context, REVERT, files, report, reverts=target, fit=fit, pending=waiting)
     return done
 
 
@@ -132,6 +106,7 @@ def _revert(context: Context, target: int) -> Reverted:
 class _Undone:
     """What a revert made of one shard."""
 
+    shard: int
     file: DataFile
     changed: int
     moved: Total
@@ -155,7 +130,7 @@ class _Undo:
     was: Sequence[Header]
     reviews: Sequence[Header]
 
-    def __call__(self, shard: Shard) -> _Undone | None:
+    def __call__(self, shard: RowRange) -> _Undone | None:
         """Decide the shard's items anew; None where the step made no difference to any."""
         number, start, _ = shard
         context = self.context
@@ -184,7 +159,7 @@ class _Undo:
         waited = present & (stored.proposed[rows] != MISSING)
         changed = int((stored.label[rows] != decided.after).sum())
         pending = int(waits.sum()) - int(waited.sum())
-        return _Undone(file, changed, total, pending, bool(waits.any()))
+        return _Undone(number, file, changed, total, pending, bool(waits.any()))
 
 
 def _affected(history: ShardHistory, own: Rows, patient: Sequence[Header]) -> Rows:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from math import sqrt
@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from posterity._text import counted
-from posterity._version import __version__
-from posterity.engine.ledger.commit import commit_step
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.commit import attempts
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import Decided
 from posterity.engine.ledger.history import ShardHistory, fingerprint
-from posterity.engine.ledger.publish import publish_labels
+from posterity.engine.ledger.publish import make_step, publish_labels
 from posterity.engine.ledger.state import state_of
-from posterity.engine.ledger.steps import REVIEW, Header, live_reviews
+from posterity.engine.ledger.steps import REVIEW, Header
 from posterity.engine.ledger.totals import Total, total_of
 from posterity.engine.steps import ANSWER
 from posterity.engine.steps.answer_file import Given, read_answers
@@ -33,7 +32,6 @@ from posterity.method.metrics import flipped
 from posterity.storage.delta.commits import DataFile
 from posterity.validation.expectation import Sums
 
-TRIES = 20
 CLEAR = 4.0
 """Standard errors beyond which a mean belief is no accident."""
 
@@ -114,18 +112,16 @@ def review(
             hint="Leave out 'learn' (--learn); the labels are pinned all the same.",
         )
     given = read_answers(context, answers, id_column=id_column, answer_column=answer_column)
-    for _ in range(TRIES):
-        context = context.again()
-        try:
-            return _review(context, given, learn=learn, dry_run=dry_run)
-        except CommitConflict:
-            continue  # by a step or a compaction: what people said is right after it too
+    for now in attempts(context.again()):
+        # Lost to a step or a compaction: what people said is right after it too.
+        with suppress(CommitConflict):
+            return _review(now, given, learn=learn, dry_run=dry_run)
     raise CommitConflict("The ledger changes too often; nothing was changed, try again later.")
 
 
 def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Reviewed:
     digest = _digest(given, learn)
-    reviews = live_reviews(context.headers)
+    reviews = context.live_reviews
     plain = Reviewed(None, empty=given.empty, refused=given.refused, learn=learn)
     # An earlier one does not count: a later answer may have taken its place since.
     if reviews and reviews[-1].request == digest:
@@ -151,28 +147,18 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
     if dry_run:
         return replace(done, note="Nothing was changed.")
     done = replace(done, step=step)
-    header = Header(
-        step,
-        REVIEW,
-        uuid.uuid4().hex[:12],
-        request=digest,
-        items=context.rows,
-        # Why rows were left out names ids; an item that is removed has to be forgotten.
-        report=done.to_dict()
-        | {"refused": {"left out": sum(done.refused.values())} if done.refused else {}}
-        | {"answers": f"{told:016x}", "held": total.to_dict()},
-        learn=learn,
-        software=__version__,
-    )
-    commit_step(context, header, files)
-    publish_labels(context.again())
+    # Why rows were left out names ids; an item that is removed has to be forgotten.
+    refused = {"left out": sum(done.refused.values())} if done.refused else {}
+    report = done.to_dict() | {"refused": refused}
+    report |= {"answers": f"{told:016x}", "held": total.to_dict()}
+    make_step(context, REVIEW, files, report, request=digest, learn=learn)
     return done
 
 
-def _by_shard(context: Context, given: Given) -> Iterator[tuple[Shard, Rows, Codes]]:
+def _by_shard(context: Context, given: Given) -> Iterator[tuple[RowRange, Rows, Codes]]:
     """The shards that answers are about, with rows and answers; removed items have none."""
     for shard in context.shards:
-        own = slice(*np.searchsorted(given.rows, [shard[1], shard[1] + shard[2]]))
+        own = shard.within(given.rows)
         rows, codes = given.rows[own], given.answers[own]
         here = ~context.removed[rows]
         if here.any():
@@ -198,10 +184,10 @@ def _pin(
     reviews: Sequence[Header],
     learn: bool,
     dry_run: bool,
-    part: tuple[Shard, Rows, Codes],
+    part: tuple[RowRange, Rows, Codes],
 ) -> _Pinned:
     shard, given, codes = part
-    rows, votes = given - shard[1], Sums()
+    rows, votes = given - shard.start, Sums()
     state = state_of(context, *shard)
     now, pinned = state.current(0.0), state.pinned
     known = pinned[rows] & (now.label[rows] == codes)
@@ -216,7 +202,7 @@ def _pin(
         return _Pinned(again, votes=votes)
     before, belief = now.label[rows], now.belief[rows].astype(np.float64)
     decided = Decided.answered(before, belief, codes)
-    had, place = before != MISSING, rows + shard[1]
+    had, place = before != MISSING, rows + shard.start
     counts = again | {
         "items": len(rows),
         "flips": int(flipped(before, codes).sum()),
@@ -225,7 +211,7 @@ def _pin(
         "dropped": int((now.proposed[rows] != MISSING).sum()),
     }
     moved = Total().moved(before, belief, decided).pins(int((~pinned[rows]).sum()))
-    files = [] if dry_run else [write_rows(context, step, shard[0], place, None, decided)]
+    files = [] if dry_run else [write_rows(context, step, shard.number, place, None, decided)]
     return _Pinned(counts, moved, votes, fingerprint(place, codes), files)
 
 

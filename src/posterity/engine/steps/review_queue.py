@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from posterity.engine.items import payload as items_payload
+from posterity.engine.items.lookup import id_of
 from posterity.engine.items.payload import items_schema, payload_of
 from posterity.engine.ledger import decide
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.history import Current, ShardHistory, newest_fit, parts_of
 from posterity.engine.ledger.state import state_of
-from posterity.engine.ledger.steps import live_updates
 from posterity.engine.plan.score import BLOCK, satisfying
 from posterity.engine.steps import ANSWER, WORTH
 from posterity.errors import UnknownName
@@ -80,11 +80,16 @@ def queue(context: Context, *, count: int, order: str, where: str | None) -> Que
     """
     count = whole_number(count, "count", least=1)
     name = check_order(order)
-    asking = _Askable(context, order, where)
-    cut = find_cut(asking.look, lambda available: min(count, available))
-    taken = chosen(asking.look, cut, lambda rows, _: rows)
+    satisfied = satisfying(context, where)
+
+    def look(see: Callable[[Iterable[Block]], Part]) -> Iterator[Part]:
+        task = partial(_see, context, order, see)
+        return context.executor.map(task, context.shards, satisfied)
+
+    cut = find_cut(look, lambda available: min(count, available))
+    taken = chosen(look, cut, lambda rows, _: rows)
     rows = np.sort(np.concatenate([np.zeros(0, np.int64), *taken]))
-    parts = list(asking.described(rows, drawn=name == RANDOM))
+    parts = list(_each_described(context, order, rows, drawn=name == RANDOM))
     found = pa.concat_tables([_schema(context).empty_table(), *(table for table, _ in parts)])
     scores = np.concatenate([np.zeros(0), *(score for _, score in parts)])
     first = np.lexsort((row_hash(rows), -scores))
@@ -95,13 +100,15 @@ def _see(
     context: Context,
     order: str,
     see: Callable[[Iterable[Block]], Part],
-    shard: Shard,
+    shard: RowRange,
     satisfied: Bits | None,
 ) -> Part:
     return see(_blocks(context, order, shard, satisfied))
 
 
-def _blocks(context: Context, order: str, shard: Shard, satisfied: Bits | None) -> Iterator[Block]:
+def _blocks(
+    context: Context, order: str, shard: RowRange, satisfied: Bits | None
+) -> Iterator[Block]:
     """Labelled items of a shard that nobody has answered for."""
     _, start, items = shard
     state = state_of(context, *shard)
@@ -123,30 +130,13 @@ def _blocks(context: Context, order: str, shard: Shard, satisfied: Bits | None) 
         )
 
 
-class _Askable:
-    """The items a person could be asked about, looked at shard by shard."""
-
-    def __init__(self, context: Context, order: str, where: str | None) -> None:
-        self._context, self._order = context, order
-        self._satisfied = satisfying(context, where)
-
-    def look(self, see: Callable[[Iterable[Block]], Part]) -> Iterator[Part]:
-        """What is seen of the items of each shard."""
-        context = self._context
-        task = partial(_see, context, self._order, see)
-        return context.executor.map(task, context.shards, self._satisfied)
-
-    def described(self, rows: Rows, *, drawn: bool) -> Iterator[tuple[pa.Table, Floats]]:
-        """What is known of the chosen items, and their scores, by row."""
-        context = self._context
-        asked = [
-            (shard, local)
-            for shard in context.shards
-            if len(local := rows[slice(*np.searchsorted(rows, [shard[1], shard[1] + shard[2]]))])
-        ]
-        steps = parts_of(context, live_updates(context.headers))
-        task = partial(_described, context, self._order, steps, drawn)
-        return context.executor.map(task, asked)
+def _each_described(
+    context: Context, order: str, rows: Rows, *, drawn: bool
+) -> Iterator[tuple[pa.Table, Floats]]:
+    """What is known of the chosen items of each shard, and their scores, by row."""
+    asked = [(shard, own) for shard in context.shards if len(own := rows[shard.within(rows)])]
+    steps = parts_of(context, context.live_updates)
+    return context.executor.map(partial(_described, context, order, steps, drawn), asked)
 
 
 def _described(
@@ -154,14 +144,14 @@ def _described(
     order: str,
     steps: Sequence[decide.StepPolicy],
     drawn: bool,
-    asked: tuple[Shard, Rows],
+    asked: tuple[RowRange, Rows],
 ) -> tuple[pa.Table, Floats]:
     shard, rows = asked
-    local = rows - shard[1]
+    local = rows - shard.start
     fit, names = newest_fit(context, steps), pa.array(context.classes.names)
     now = state_of(context, *shard).current(0.0)
     history = ShardHistory.read(context.ledger, *shard)
-    votes = history.votes_of(local, live_updates(context.headers))
+    votes = history.votes_of(local, context.live_updates)
     codes, believed = decide.most_believed(fit, steps, votes, len(local), 2)
     label, belief = now.label[local], now.belief[local].astype(np.float64)
     becomes = _next_belief(now, local)
@@ -172,7 +162,7 @@ def _described(
         why[:] = DRAWN
     given = pa.array(rows)
     columns = {
-        "id": context.id_of(given, shard[0]),
+        "id": id_of(context, given, shard.number),
         "row": given,
         "label": names.take(pa.array(label)),
         "belief": pa.array(belief),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from posterity._version import __version__
-from posterity.engine.ledger.commit import commit_step, retried
+from posterity.engine.ledger.commit import retried
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.proposals import pending_parts
-from posterity.engine.ledger.publish import publish_labels
-from posterity.engine.ledger.steps import SETTLE, Header
+from posterity.engine.ledger.publish import make_step, publish_labels
+from posterity.engine.ledger.steps import SETTLE
 from posterity.engine.ledger.totals import total_of
 from posterity.engine.steps.fold import FoldedShards, settle_shard
 
@@ -58,14 +56,6 @@ def _settle(context: Context) -> Settled:
         step, tally.settled, tally.expected_negative_flips, tally.expected_positive_flips
     )
     total = total_of(context) + found.moved
-    header = Header(
-        step,
-        SETTLE,
-        uuid.uuid4().hex[:12],
-        items=context.rows,
-        report={**done.to_dict(), "flips": tally.flips, "pending": 0, "held": total.to_dict()},
-        software=__version__,
-    )
-    commit_step(context, header, found.files)
-    publish_labels(context.again())
+    report = {**done.to_dict(), "flips": tally.flips, "pending": 0, "held": total.to_dict()}
+    make_step(context, SETTLE, found.files, report)
     return done

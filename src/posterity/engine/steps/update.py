@@ -10,11 +10,10 @@ from posterity.engine.evaluation.plans import Plan, Request, is_labelled, load_p
 from posterity.engine.evaluation.run_votes import Run, all_runs, tidy
 from posterity.engine.evaluation.vote_file import Evaluate, FromFile, VoteFile, take_votes
 from posterity.engine.labelled.register import registered
-from posterity.engine.ledger.commit import pause
+from posterity.engine.ledger.commit import attempts
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import publish_labels
 from posterity.engine.ledger.reports import Report
-from posterity.engine.ledger.steps import masked
 from posterity.engine.plan.score import failed_rows
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.commit_votes import commit_votes
@@ -22,7 +21,6 @@ from posterity.engine.steps.first_votes import Learnt, labelled_plan, learn, reu
 from posterity.errors import CommitConflict, InvalidParameter, Missing, PosterityError, UnknownName
 from posterity.models.model import Predict
 
-TRIES = 20
 DONE = "Nothing to do: this was carried out already (see --more)."
 
 
@@ -42,8 +40,11 @@ def find_plan(
             as_planned = kept.head == context.head and kept.cost == cost
             if as_planned or Run(context, run).is_spent:
                 return kept
-    undone = masked(context.headers)
-    done = [step for step in context.headers if step.request == digest and step.step not in undone]
+    done = [
+        header
+        for header in context.headers
+        if header.request == digest and header.step not in context.undone
+    ]
     if not done or more:
         return make_plan(context, request)
     failed = failed_rows(context, request.model)
@@ -109,8 +110,7 @@ def update(
         return _carry_out_kept(context, request, plan_id, votes, rebase=rebase)
     plan = find_plan(context, request, more=more, retry=votes.how.retry_errors)
     if plan is None:
-        publish_labels(context)
-        tidy(context)
+        _finish(context)
         return _after(learnt, Report.nothing(request.model, DONE))
     return _after(learnt, carry_out(context, plan, votes, rebase=rebase))
 
@@ -154,25 +154,21 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
     except PosterityError:
         run.give_up()
         raise
-    for tried in range(TRIES):
-        # Evaluation may take days: items may have been removed, tables compacted, steps made.
-        context = context.again()
-        made = step_of(context, plan.id)
+    # Evaluation may take days: items may have been removed, tables compacted, steps made.
+    for now in attempts(context.again()):
+        made = step_of(now, plan.id)
         if made is not None:
             return made
-        _keep_plan(context, plan)
-        _refuse_moved(context, plan, rebase)
+        _keep_plan(now, plan)
+        _refuse_moved(now, plan, rebase)
         try:
-            report = commit_votes(context, plan, Run(context, plan.id), file)
+            report = commit_votes(now, plan, Run(now, plan.id), file)
         except (CommitConflict, Missing):
             # By a compaction, which moves no head; or by a step, which is seen above: if it is this
             # run's own, made by another process, the votes are gone by now.
-            pause(tried)
             continue
         if report.step is not None:
-            now = context.again()
-            publish_labels(now)
-            tidy(now)
+            _finish(now.again())
         return report
     raise CommitConflict("The ledger changes too often; the votes are kept, try again later.")
 
@@ -200,10 +196,15 @@ def step_of(context: Context, run: str) -> Report | None:
     """The report of a run that is a step already; what follows a step is made good."""
     for header in context.headers:
         if header.run == run:
-            publish_labels(context)
-            tidy(context)
+            _finish(context)
             return Report(**header.report)
     return None
+
+
+def _finish(context: Context) -> None:
+    """What follows a step, also where whoever made it was cut short."""
+    publish_labels(context)
+    tidy(context)
 
 
 def _refuse_moved(context: Context, plan: Plan, rebase: bool) -> None:

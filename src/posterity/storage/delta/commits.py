@@ -101,14 +101,23 @@ class Place:
         return [self.partition] if self.partition else None
 
 
-def commit(handle: DeltaTable, place: Place, change: Change) -> None:
-    """Make a change visible, or raise ``CommitConflict``; ``handle`` is what it was made for."""
+def commit(
+    handle: DeltaTable,
+    place: Place,
+    change: Change,
+    version: int,
+    numbers: dict[str, int | None],
+) -> None:
+    """Make a change visible, or raise ``CommitConflict``.
+
+    It was made for the ``version`` its author read, where the fences it names had ``numbers``;
+    ``handle`` is the table as it is now, and is moved on.
+    """
     token = uuid.uuid4().hex
-    numbers = {name: handle.transaction_version(name) for name, _ in change.fences}
     for attempt in range(TRIES):
-        _refuse_outdated(handle, place, change, numbers, again=attempt > 0)
-        check_files(place, change.adds)
         read = int(handle.version())
+        _refuse_outdated(handle, place, change, numbers, again=read != version)
+        check_files(place, change.adds)
         reach("commit.before")
         try:
             handle.create_write_transaction(

@@ -133,47 +133,28 @@ class Description:
         )
 
 
-@dataclass(frozen=True)
 class Layout:
     """Every table of a store."""
 
-    files: Files
-
-    @property
-    def classes(self) -> Table:
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.classes = Table(files, "classes", CLASSES)
         """One row per class."""
-        return Table(self.files, "classes", CLASSES)
+        self.removed = Table(files, "removed", REMOVED)
+        """Tombstones of removed items."""
+        self.models = Table(files, "models", MODELS)
+        """One row per model."""
+        self.labelled = Table(files, "labelled", LABELLED)
+        """One row per model and labelled item; visible through ``models``."""
+        self.ledger = Table(files, "ledger", LEDGER, "shard")
+        """One row per item a step touched, and one header row per step."""
+        self.fixed = [self.classes, self.models, self.labelled, self.ledger, self.removed]
+        """The tables every store has from the start."""
 
     def items(self, schema: pa.Schema | None = None) -> Table:
         """One row per item; its payload columns are those of the first items added."""
         return Table(self.files, "items", schema or pa.schema([]), "shard")
 
-    @property
-    def removed(self) -> Table:
-        """Tombstones of removed items."""
-        return Table(self.files, "removed", REMOVED)
-
-    @property
-    def models(self) -> Table:
-        """One row per model."""
-        return Table(self.files, "models", MODELS)
-
-    @property
-    def labelled(self) -> Table:
-        """One row per model and labelled item; visible through ``models``."""
-        return Table(self.files, "labelled", LABELLED)
-
-    @property
-    def ledger(self) -> Table:
-        """One row per item a step touched, and one header row per step."""
-        return Table(self.files, "ledger", LEDGER, "shard")
-
-    @property
-    def fixed(self) -> list[Table]:
-        """The tables every store has from the start."""
-        return [self.classes, self.models, self.labelled, self.ledger, self.removed]
-
-    @property
-    def labels(self) -> Table:
+    def labels(self, schema: pa.Schema | None = None) -> Table:
         """Derived: the current label of each item, for readers without us."""
-        return Table(self.files, "labels", pa.schema([]), "shard")
+        return Table(self.files, "labels", schema or pa.schema([]), "shard")

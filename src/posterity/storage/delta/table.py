@@ -13,8 +13,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,12 +22,18 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from posterity.errors import InvalidData, StoreError, Superseded
+from posterity.storage import row_groups
 from posterity.storage.delta import commits
 from posterity.storage.delta.commits import Change, DataFile, Place
 from posterity.storage.parquet import ParquetParts
-from posterity.storage.row_groups import spans_of, write_rows
+from posterity.storage.row_groups import Ranges, write_rows
 
-__all__ = ["DataFile", "Leftovers", "Snapshot", "Table", "delta_schema", "to_parquet"]
+__all__ = ["DataFile", "Leftovers", "RowGroup", "Snapshot", "Table", "delta_schema", "to_parquet"]
+
+EVERY = (0, 2**62)
+"""The rows a part of a file may hold, where its footer does not tell."""
+RECENT = 600.0
+"""Seconds for which a table's log is looked at for new entries only; see ``Snapshot.again``."""
 
 
 @dataclass(frozen=True)
@@ -115,24 +120,58 @@ class Table(Place):
         return DataFile(path, size, count, values, begun)
 
 
+@dataclass(frozen=True)
+class RowGroup:
+    """A part of a file of a table, and what the footer of the file tells of it."""
+
+    snapshot: Snapshot
+    file: DataFile
+    number: int
+    ranges: Ranges
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """The lowest and the highest row it may hold."""
+        return self.ranges.get("row", EVERY)
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Some of its columns."""
+        return self.snapshot.read_group(self.file, self.number, columns)
+
+
 class Snapshot:
     """A table as it was when it was opened; what is committed names what was read."""
 
     def __init__(self, table: Table, handle: DeltaTable) -> None:
         self.table = table
         self._opened: DeltaTable | None = handle
-        self._pinned = int(handle.version())
         self._files: list[DataFile] | None = None
+        self._since = time.monotonic()
+        self.version = int(handle.version())
+        """Delta's version number."""
 
     def __getstate__(self) -> dict[str, Any]:
         # A process that works on a shard is told which files there are; it reads no log.
         self.data_files()
         return self.__dict__ | {"_opened": None}
 
+    def again(self) -> Snapshot:
+        """The table as it is now, opened only if somebody has committed since."""
+        later = commits.log_entry(self.table.name, self.version + 1)
+        # Of an old log, entries are deleted; of one that was read lately, none is.
+        recent = time.monotonic() - self._since < RECENT
+        return self if recent and self.table.files.size(later) is None else self.table.head()
+
+    def self_described(self) -> Snapshot:
+        """The same with the columns that the table itself says it has."""
+        described = Snapshot(replace(self.table, schema=self.schema), self._handle)
+        described._files = self._files
+        return described
+
     @property
     def _handle(self) -> DeltaTable:
         if self._opened is None:
-            self._opened = self.table._open(self._pinned)
+            self._opened = self.table._open(self.version)
         return self._opened
 
     @property
@@ -144,11 +183,6 @@ class Snapshot:
     def description(self) -> str:
         """What the table was made with."""
         return str(self._handle.metadata().description or "")
-
-    @property
-    def version(self) -> int:
-        """Delta's version number."""
-        return self._pinned
 
     def fence(self, application: str) -> int | None:
         """The number the last commit of this application left."""
@@ -175,12 +209,6 @@ class Snapshot:
         ]
         return sorted(listed, key=lambda file: file.path)
 
-    def limited(self, files: Sequence[DataFile]) -> Snapshot:
-        """The same table as if it had these files only, to be read."""
-        part = copy(self)
-        part._files = list(files)
-        return part
-
     def partitions(self) -> list[int]:
         """The values of the partition column, ascending."""
         column = self.table.partition or ""
@@ -188,10 +216,12 @@ class Snapshot:
 
     def read(self, columns: Sequence[str] | None = None, partition: int | None = None) -> pa.Table:
         """Rows of all files, or of one partition, in the order of the files."""
-        wanted = list(columns) if columns is not None else self.table.schema.names
-        pieces = [part for _, part in self.each(wanted, partition)]
-        empty = self.table.schema.empty_table().select(wanted)
-        return pa.concat_tables([empty, *pieces]) if pieces else empty
+        return self.read_files(self.files_of(partition), columns or self.table.schema.names)
+
+    def read_files(self, files: Sequence[DataFile], columns: Sequence[str]) -> pa.Table:
+        """Rows of some files, in their order."""
+        empty = self.table.schema.empty_table().select(list(columns))
+        return pa.concat_tables([empty, *(self.read_file(file, columns) for file in files)])
 
     def files_of(self, partition: int | None = None) -> list[DataFile]:
         """The files of one partition, or all."""
@@ -212,7 +242,8 @@ class Snapshot:
     def read_file(self, file: DataFile, columns: Sequence[str]) -> pa.Table:
         """The rows of one file."""
         with self.whole(file):
-            parquet = self._open(file)
+            content = self.table.files.read(f"{self.table.name}/{file.path}")
+            parquet = pq.ParquetFile(pa.BufferReader(content))
             rows = parquet.read(self._held(parquet.schema_arrow, columns))
         return self._fitted(file, rows, columns)
 
@@ -221,46 +252,40 @@ class Snapshot:
     ) -> Iterator[pa.Table]:
         """The rows of one file part by part; with ``row``, only the parts that may hold it."""
         with self.whole(file):
-            parquet = self._open(file)
-            spans = enumerate(spans_of(parquet.metadata))
-            wanted = [at for at, (low, high) in spans if row is None or low <= row <= high]
-        for group in wanted:
-            with self.whole(file):
-                rows = parquet.read_row_group(group, self._held(parquet.schema_arrow, columns))
-            yield self._fitted(file, rows, columns)
+            parts = self._parts(file, at_once=file.size <= row_groups.GROUP_BYTES)
+            ranges = row_groups.ranges_of(parts.metadata, ["row"])
+        for number, known in enumerate(ranges):
+            low, high = known.get("row", EVERY)
+            if row is None or low <= row <= high:
+                yield self._read_group(file, parts, number, columns)
 
-    def spans(self, file: DataFile) -> list[tuple[int, int]]:
-        """For each part of a file the lowest and the highest row it may hold."""
-        with self.whole(file):  # only the end of it is read
-            return spans_of(self._ranged(file).metadata)
+    def groups(self, file: DataFile, *names: str) -> list[RowGroup]:
+        """The row groups of a file, with the ranges of some columns; only its end is read."""
+        with self.whole(file):
+            ranges = row_groups.ranges_of(self._parts(file).metadata, names)
+        return [RowGroup(self, file, number, known) for number, known in enumerate(ranges)]
 
-    def read_group(self, file: DataFile, group: int, columns: Sequence[str]) -> pa.Table:
+    def read_group(self, file: DataFile, number: int, columns: Sequence[str]) -> pa.Table:
         """The rows of one part of a file; the others are not fetched."""
         with self.whole(file):
-            parts = self._ranged(file)
-            rows = parts.group(group, self._held(parts.schema, columns))
+            parts = self._parts(file)
+        return self._read_group(file, parts, number, columns)
+
+    def _read_group(
+        self, file: DataFile, parts: ParquetParts, number: int, columns: Sequence[str]
+    ) -> pa.Table:
+        with self.whole(file):
+            rows = parts.group(number, self._held(parts.schema, columns))
         return self._fitted(file, rows, columns)
 
-    def _ranged(self, file: DataFile) -> ParquetParts:
-        """A file to be read in parts."""
-        return ParquetParts(self.table.files, f"{self.table.name}/{file.path}")
+    def _parts(self, file: DataFile, *, at_once: bool = False) -> ParquetParts:
+        return ParquetParts(self.table.files, f"{self.table.name}/{file.path}", at_once=at_once)
 
-    def highest(self, file: DataFile, column: str) -> int | None:
-        """The largest value of a column as the file's statistics tell; None if they do not."""
-        with self.whole(file):  # only the end of it is read
-            told = self._ranged(file).metadata
-        names = told.schema.names
-        at = names.index(column) if column in names else None
-        if at is None or not told.num_row_groups:
-            return None
-        groups = [told.row_group(group).column(at) for group in range(told.num_row_groups)]
-        if not all(group.is_stats_set and group.statistics.has_min_max for group in groups):
-            return None
-        return max(int(group.statistics.max) for group in groups)
-
-    def _open(self, file: DataFile) -> pq.ParquetFile:
-        content = self.table.files.read(f"{self.table.name}/{file.path}")
-        return pq.ParquetFile(pa.BufferReader(content))
+    def highest(self, files: Sequence[DataFile], column: str) -> int | None:
+        """The largest value of a column as statistics of files tell; None if they do not."""
+        ranges = [group.ranges.get(column) for file in files for group in self.groups(file, column)]
+        known = [int(one[1]) for one in ranges if one is not None]
+        return max(known) if known and len(known) == len(ranges) else None
 
     def _held(self, schema: pa.Schema, columns: Sequence[str]) -> list[str]:
         held = set(schema.names) - {self.table.partition}
@@ -317,8 +342,9 @@ class Snapshot:
     ) -> None:
         """Publish files (and retire others) in one commit, or raise ``CommitConflict``."""
         change = Change(list(adds), list(removes), list(fences), replace, data_change)
-        commits.commit(self._handle, self.table, change)
-        self._pinned, self._files = int(self._handle.version()), None
+        numbers = {name: self.fence(name) for name, _ in change.fences}
+        # With a handle of its own: a commit moves it, and a snapshot stays what was read.
+        commits.commit(self.table._open(), self.table, change, self.version, numbers)
 
     def leftovers(self, hours: float, times: Mapping[str, float], now: float) -> Leftovers:
         """Files that this table does not name and that are older than so many hours.

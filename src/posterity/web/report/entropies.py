@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.method.data.arrays import Counts
 
 BINS = 40
@@ -37,7 +37,7 @@ def entropies_view(context: Context) -> dict[str, Any]:
     }
 
 
-def _counts(context: Context, numbers: list[int], most: float, part: Shard) -> Counts:
+def _counts(context: Context, numbers: list[int], most: float, part: RowRange) -> Counts:
     """Of one shard: items by entropy after each step; in the last column those without a vote."""
     shard, start, items = part
     table = context.ledger.read(["row", "step", "label", "entropy"], shard)

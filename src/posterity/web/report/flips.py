@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from posterity.engine.inspect.queries import changes_schema, flips_by_shard
 from posterity.engine.inspect.step_views import step_of, steps_view
-from posterity.engine.ledger.context import Context, Shard
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import StepPolicy, decide_last
 from posterity.engine.ledger.history import ShardHistory, parts_of
 from posterity.engine.ledger.steps import REVERT, REVIEW, Header, live_updates
@@ -225,7 +225,7 @@ def _with_doubt(
     live: Sequence[Header],
     steps: Sequence[StepPolicy],
     of: Any,
-    part: Shard,
+    part: RowRange,
 ) -> pa.Table:
     """A shard's flips, decided again to see what was left of the belief in the old label."""
     flips = of(part)

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from posterity.engine.labelled.labelled_votes import labelled_rows
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Registered
-from posterity.engine.ledger.steps import live_updates
 from posterity.method.data.arrays import Codes, Counts, Rows
 from posterity.method.data.votes import MISSING
 from posterity.models.model import shown_source
@@ -25,9 +24,8 @@ CONFUSED = 15
 def models_view(context: Context) -> dict[str, Any]:
     """The models in their order of arrival, and on how many labelled items they agree."""
     votes: dict[str, int] = {}
-    for header in live_updates(context.headers):
-        name = header.model or ""
-        votes[name] = votes.get(name, 0) + int(header.report["evaluations"])
+    for header in context.live_updates:
+        votes[header.voter] = votes.get(header.voter, 0) + header.evaluations
     listed = [
         _model(context, model) | {"votes": votes.get(model.name, 0)}
         for model in context.models.values()
