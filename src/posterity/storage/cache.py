@@ -23,7 +23,10 @@ from numpy.typing import NDArray
 VARIABLE = "POSTERITY_CACHE"
 OFF = "off"
 MAGIC = b"posterity cache\n"
+FIXED = len(MAGIC) + 40
+"""Bytes before the description: magic word, length, checksum."""
 ALIGNED = 64
+"""Arrays begin at multiples of it, counted from the end of the description."""
 FORGOTTEN = 3600.0
 """Seconds after which a file that somebody began to write is taken to be abandoned."""
 
@@ -68,9 +71,9 @@ def read_cache(path: Path) -> Cached | None:
             if hashlib.sha256(told).digest() != digest:
                 return None
             about = json.loads(told)
-            if os.fstat(file.fileno()).st_size != about["length"]:
+            if os.fstat(file.fileno()).st_size != FIXED + size + about["length"]:
                 return None
-            mapped = np.memmap(file, dtype=np.uint8, mode="r")
+            mapped = np.memmap(file, dtype=np.uint8, mode="r")[FIXED + size :]
         arrays = {
             name: mapped[start : start + count].view(kind)
             for name, (kind, start, count) in about["arrays"].items()
@@ -101,28 +104,16 @@ def write_cache(path: Path, told: Mapping[str, Any], arrays: Mapping[str, NDArra
 
 
 def _parts(told: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[bytes | memoryview]:
-    places: dict[str, tuple[str, int, int]] = {}
-    about = {"told": dict(told), "arrays": places, "length": 0}
-
-    def placed(start: int) -> bytes:
-        places.clear()
-        for name, array in arrays.items():
-            start = -(-start // ALIGNED) * ALIGNED
-            places[name] = (array.dtype.str, start, array.nbytes)
-            start += array.nbytes
-        about["length"] = start
-        return json.dumps(about).encode()
-
-    # Places are told in the description, whose length moves them: leave room, then fill it.
-    room = len(placed(2**62)) + ALIGNED
-    written = placed(len(MAGIC) + 40 + room).ljust(room)
-    digest = hashlib.sha256(written).digest()
-    parts: list[bytes | memoryview] = [MAGIC, room.to_bytes(8, "little"), digest, written]
-    at = len(MAGIC) + 40 + room
+    places, length = dict[str, tuple[str, int, int]](), 0
     for name, array in arrays.items():
-        start = places[name][1]
-        parts += [bytes(start - at), np.ascontiguousarray(array).view(np.uint8).data]
-        at = start + array.nbytes
+        places[name] = (array.dtype.str, length, array.nbytes)
+        length += array.nbytes + -array.nbytes % ALIGNED
+    about = json.dumps({"told": dict(told), "arrays": places, "length": length}).encode()
+    about += b" " * (-(FIXED + len(about)) % ALIGNED)
+    digest = hashlib.sha256(about).digest()
+    parts: list[bytes | memoryview] = [MAGIC, len(about).to_bytes(8, "little"), digest, about]
+    for array in arrays.values():
+        parts += [np.ascontiguousarray(array).view(np.uint8).data, bytes(-array.nbytes % ALIGNED)]
     return parts
 
 

@@ -222,7 +222,7 @@ class RemoteFiles:
     def _request(self, path: str, *, to: str = "read", missing_too: bool = True) -> Iterator[None]:
         """What the object store says when a request fails, as one sentence.
 
-        Without ``missing_too``, whoever asks says himself what it means that there is no object.
+        Without ``missing_too``, the caller says what it means that there is no object.
         """
         try:
             yield

@@ -24,10 +24,9 @@ T = TypeVar("T")
 
 
 def attempts(context: Context) -> Iterator[Context]:
-    """The store to try something on; if other processes were in the way, as it is by then.
+    """The store to try a commit on, first as given, then as it is after each conflict.
 
-    Whoever loses a try has to see for himself whether it was against his own commit, which another
-    process of the same work made, or whose answer was lost.
+    A caller that lost has to check whether the same work was committed by another process.
     """
     for tried in range(TRIES):
         yield context

@@ -123,7 +123,7 @@ class Context:
     @cached_property
     def class_rows(self) -> list[dict[str, Any]]:
         """The table of classes, in the order of their codes."""
-        rows = self.class_table.read().to_pylist()
+        rows = self.class_table.content.to_pylist()
         return sorted(rows, key=lambda row: row["code"])
 
     @cached_property
@@ -171,7 +171,7 @@ class Context:
     @cached_property
     def removed(self) -> Tombstones:
         """Which rows are tombstones."""
-        return Tombstones(self._head(self.layout.removed).read().column("row").to_numpy())
+        return Tombstones(self._head(self.layout.removed).content.column("row").to_numpy())
 
     @cached_property
     def shards(self) -> list[RowRange]:
@@ -202,7 +202,7 @@ class Context:
                     row["count"],
                     row["probability"],
                 )
-                for row in self.arrivals.read().to_pylist()
+                for row in self.arrivals.content.to_pylist()
             ]
             listed.sort(key=lambda model: (model.arrival, model.settings.revision))
         except (ValueError, TypeError, KeyError) as error:

@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -192,14 +192,6 @@ DONE = "_SUCCESS"
 OWN = re.compile(r"part-\d{6,}\.parquet")
 
 
-@dataclass(frozen=True)
-class ExportFile:
-    """One file of an export."""
-
-    file: str
-    rows: int
-
-
 @dataclass(frozen=True, eq=False)
 class Sharded:
     """A table of a store as what each of its shards has to say."""
@@ -232,27 +224,26 @@ class Sharded:
         _clear(files)
         context, write = self.context, partial(_write_file, self.of, files, self.schema, first)
         shown: list[dict[str, Any]] = []
-        parts: list[ExportFile] = []
+        written: list[dict[str, Any]] = []
         try:
             made = context.executor.map(write, context.shards)
-            for (_, start, items), (part, rows) in zip(context.shards, made, strict=True):
-                parts.append(part)
+            for shard, (count, rows) in zip(context.shards, made, strict=True):
+                written.append({"file": _name(shard), "rows": count})
                 shown += rows[: first - len(shown)]
                 if progress is not None:
-                    progress(start + items, context.rows)
-            if not parts:  # whoever reads the folder is told the columns all the same
-                none = self.schema.empty_table()
-                parts.append(
-                    _write_file(lambda _: none, files, self.schema, 0, RowRange(0, 0, 0))[0]
-                )
+                    progress(shard.start + shard.items, context.rows)
+            if not written:  # whoever reads the folder is told the columns all the same
+                none, shard = self.schema.empty_table(), RowRange(0, 0, 0)
+                _write_file(lambda _: none, files, self.schema, 0, shard)
+                written.append({"file": _name(shard), "rows": 0})
         except PosterityError:
             for shard in context.shards:
                 files.delete(_name(shard))
             raise
-        count = sum(part.rows for part in parts)
-        told = {"rows": count, "files": [asdict(part) for part in parts]}
-        files.write(DONE, json.dumps(told, indent=1).encode())
-        return shown, count
+        total = sum(one["rows"] for one in written)
+        content = json.dumps({"rows": total, "files": written}, indent=1)
+        files.write(DONE, content.encode())
+        return shown, total
 
 
 MANY = 10_000
@@ -278,12 +269,13 @@ def _clear(files: Files) -> None:
 
 
 def _name(shard: RowRange) -> str:
-    return f"part-{shard[0]:06}.parquet"
+    return f"part-{shard.number:06}.parquet"
 
 
 def _write_file(
     of: Callable[[RowRange], pa.Table], files: Files, schema: pa.Schema, first: int, shard: RowRange
-) -> tuple[ExportFile, list[dict[str, Any]]]:
+) -> tuple[int, list[dict[str, Any]]]:
+    """Returns how many rows there are, and the first of them."""
     table = of(shard)
     files.write(_name(shard), parquet_of(table.cast(schema)))
-    return ExportFile(_name(shard), table.num_rows), table.slice(0, first).to_pylist()
+    return table.num_rows, table.slice(0, first).to_pylist()

@@ -96,9 +96,22 @@ class Place:
     partition: str | None = None
 
     @property
+    def uri(self) -> str:
+        """Where the table lives."""
+        return f"{self.files.url}/{self.name}"
+
+    @property
     def by(self) -> list[str] | None:
         """The columns it is partitioned by."""
         return [self.partition] if self.partition else None
+
+    def log_entry(self, version: int) -> str:
+        """Where its log has a version."""
+        return f"{self.name}/_delta_log/{version:020}.json"
+
+    def sync(self, version: int) -> None:
+        """delta-rs does not sync its log; without this a commit could outlive its own files."""
+        self.files.sync(self.log_entry(version))
 
 
 def commit(
@@ -139,7 +152,7 @@ def commit(
         _refresh(handle, place)
         # Ours is one of these; others may have committed after it.
         for version in range(read + 1, int(handle.version()) + 1):
-            sync(place, version)
+            place.sync(version)
         reach("commit.synced")
         return
     raise _conflict(place)
@@ -155,14 +168,14 @@ def _refresh(handle: DeltaTable, place: Place) -> None:
         ) from None
 
 
-def create(uri: str, place: Place, change: Change, description: str) -> bool:
+def create(place: Place, change: Change, description: str) -> bool:
     """Make a table with its first files, in one commit; False if there is one already."""
     token = uuid.uuid4().hex
     check_files(place, change.adds)
     reach("commit.before")
     try:
         create_table_with_add_actions(
-            uri,
+            place.uri,
             Schema.from_arrow(place.schema),
             list(change.actions()),  # type: ignore[arg-type]
             "error",
@@ -173,11 +186,11 @@ def create(uri: str, place: Place, change: Change, description: str) -> bool:
         )
     except (DeltaError, OSError) as error:
         if not is_own(place, token, after=-1):
-            if place.files.size(log_entry(place.name, 0)) is not None:
+            if place.files.size(place.log_entry(0)) is not None:
                 return False
             raise StoreError(f"The table '{place.name}' cannot be made: {error}.") from None
     reach("commit.made")
-    sync(place, 0)
+    place.sync(0)
     reach("commit.synced")
     return True
 
@@ -219,7 +232,7 @@ def is_own(place: Place, token: str, *, after: int) -> bool:
 
 def commits_after(place: Place, version: int) -> Iterator[dict[str, Any]]:
     """What later commits say of themselves, as far as the log has them one by one."""
-    while place.files.size(path := log_entry(place.name, version + 1)) is not None:
+    while place.files.size(path := place.log_entry(version + 1)) is not None:
         for line in place.files.read(path).to_pybytes().splitlines():
             yield json.loads(line).get("commitInfo", {})
         version += 1
@@ -233,13 +246,3 @@ def check_files(place: Place, adds: Sequence[DataFile]) -> None:
             raise _conflict(place)  # it was vacuumed before it was committed
         if size != file.size:
             raise StoreError(f"'{file.path}' has {size} bytes where {file.size} were written.")
-
-
-def log_entry(table: str, version: int) -> str:
-    """Where a table's log has a version."""
-    return f"{table}/_delta_log/{version:020}.json"
-
-
-def sync(place: Place, version: int) -> None:
-    """delta-rs does not sync its log; without this a commit could outlive its own files."""
-    place.files.sync(log_entry(place.name, version))

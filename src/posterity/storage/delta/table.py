@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -52,37 +53,32 @@ class Leftovers:
 class Table(Place):
     """A table of the store by its name, schema and partition column."""
 
-    @property
-    def uri(self) -> str:
-        """Where the table lives."""
-        return f"{self.files.url}/{self.name}"
-
     def create(self) -> None:
         """Make the empty table; no error if somebody else just did."""
         try:
             DeltaTable.create(
                 self.uri,
                 schema=self.schema,
-                partition_by=[self.partition] if self.partition else None,
+                partition_by=self.by,
                 storage_options=self.files.options,
                 mode="ignore",
             )
         except (DeltaError, OSError) as error:
             # An object store may have made it, and lost the answer.
-            if self.files.size(commits.log_entry(self.name, 0)) is None:
+            if self.files.size(self.log_entry(0)) is None:
                 raise StoreError(f"'{self.uri}' cannot be made: {error}.") from None
-        commits.sync(self, 0)
+        self.sync(0)
 
     def create_with(
         self, adds: Sequence[DataFile], description: str, *, fences: Sequence[tuple[str, int]] = ()
     ) -> bool:
         """Make the table with its first files and a description; False if there is one."""
-        return commits.create(self.uri, self, Change(adds, fences=fences), description)
+        return commits.create(self, Change(adds, fences=fences), description)
 
     def exists(self) -> bool:
         """Whether anybody has made it."""
         # Of an old log only what follows the last checkpoint may be left.
-        signs = (commits.log_entry(self.name, 0), f"{self.name}/_delta_log/_last_checkpoint")
+        signs = (self.log_entry(0), f"{self.name}/_delta_log/_last_checkpoint")
         return any(self.files.size(sign) is not None for sign in signs)
 
     def head(self) -> Snapshot:
@@ -153,11 +149,12 @@ class Snapshot:
     def __getstate__(self) -> dict[str, Any]:
         # A process that works on a shard is told which files there are; it reads no log.
         self.data_files()
-        return self.__dict__ | {"_opened": None}
+        kept = {name: value for name, value in self.__dict__.items() if name != "content"}
+        return kept | {"_opened": None}
 
     def again(self) -> Snapshot:
         """The table as it is now, opened only if somebody has committed since."""
-        later = commits.log_entry(self.table.name, self.version + 1)
+        later = self.table.log_entry(self.version + 1)
         # Of an old log, entries are deleted; of one that was read lately, none is.
         recent = time.monotonic() - self._since < RECENT
         return self if recent and self.table.files.size(later) is None else self.table.head()
@@ -192,22 +189,18 @@ class Snapshot:
     def data_files(self) -> list[DataFile]:
         """The files the table consists of, sorted by path."""
         if self._files is None:
-            self._files = self._list_files()
+            column = self.table.partition
+            listed = [
+                DataFile(
+                    action["path"],
+                    action["size_bytes"],
+                    action["num_records"],
+                    {column: str(action[f"partition.{column}"])} if column else {},
+                )
+                for action in pa.table(self._handle.get_add_actions(flatten=True)).to_pylist()
+            ]
+            self._files = sorted(listed, key=lambda file: file.path)
         return self._files
-
-    def _list_files(self) -> list[DataFile]:
-        actions = pa.table(self._handle.get_add_actions(flatten=True)).to_pylist()
-        key = f"partition.{self.table.partition}"
-        listed = [
-            DataFile(
-                action["path"],
-                action["size_bytes"],
-                action["num_records"],
-                {self.table.partition: str(action[key])} if self.table.partition else {},
-            )
-            for action in actions
-        ]
-        return sorted(listed, key=lambda file: file.path)
 
     def partitions(self) -> list[int]:
         """The values of the partition column, ascending."""
@@ -217,6 +210,11 @@ class Snapshot:
     def read(self, columns: Sequence[str] | None = None, partition: int | None = None) -> pa.Table:
         """Rows of all files, or of one partition, in the order of the files."""
         return self.read_files(self.files_of(partition), columns or self.table.schema.names)
+
+    @cached_property
+    def content(self) -> pa.Table:
+        """All rows, read once: of a small table."""
+        return self.read()
 
     def read_files(self, files: Sequence[DataFile], columns: Sequence[str]) -> pa.Table:
         """Rows of some files, in their order."""
@@ -251,13 +249,18 @@ class Snapshot:
         self, file: DataFile, columns: Sequence[str], *, row: int | None = None
     ) -> Iterator[pa.Table]:
         """The rows of one file part by part; with ``row``, only the parts that may hold it."""
+        at_once = file.size <= row_groups.GROUP_BYTES
         with self.whole(file):
-            parts = self._parts(file, at_once=file.size <= row_groups.GROUP_BYTES)
+            parts = self._parts(file, at_once=at_once)
             ranges = row_groups.ranges_of(parts.metadata, ["row"])
         for number, known in enumerate(ranges):
             low, high = known.get("row", EVERY)
-            if row is None or low <= row <= high:
+            if row is not None and not low <= row <= high:
+                continue
+            if at_once:
                 yield self._read_group(file, parts, number, columns)
+            else:  # a file that stays open holds on to what was read of it
+                yield self.read_group(file, number, columns)
 
     def groups(self, file: DataFile, *names: str) -> list[RowGroup]:
         """The row groups of a file, with the ranges of some columns; only its end is read."""
