@@ -53,8 +53,12 @@ class Cells:
     @classmethod
     def of_pairs(cls, truth: ArrayLike, votes: ArrayLike, *, classes: int | Sized) -> Cells:
         """Of a labelled set: the truth and the model's vote of each item that has one."""
-        number, known, cast = _pairs(truth, votes, classes)
-        return cls.of(cast, known, np.ones(len(cast)), number)
+        number = check_classes(classes)
+        known = check_codes(truth, number, "truth", allow_missing=False)
+        cast = check_codes(votes, number, "votes")
+        check_same_length(truth=len(known), votes=len(cast))
+        present = cast != MISSING
+        return cls.of(cast[present], known[present], np.ones(int(present.sum())), number)
 
     @property
     def table(self) -> Counts:
@@ -225,7 +229,8 @@ class Confusion:
         if not np.isfinite(table).all() or (table < 0).any():
             raise InvalidData("'matrix' must hold finite probabilities ≥ 0.")
         _check_columns(table, "matrix")
-        return cls(_floored(table))
+        raised = np.maximum(table, FLOOR)
+        return cls(raised / raised.sum(axis=0))
 
     @classmethod
     def from_accuracy(cls, accuracy: float | ArrayLike, *, classes: int | Sized) -> Confusion:
@@ -258,24 +263,13 @@ def count(truth: ArrayLike, votes: ArrayLike, *, classes: int | Sized) -> Counts
     return Cells.of_pairs(truth, votes, classes=classes).table
 
 
-def _pairs(truth: ArrayLike, votes: ArrayLike, classes: int | Sized) -> tuple[int, Codes, Codes]:
-    """The number of classes, and truth and vote of the items that have one."""
-    number = check_classes(classes)
-    known = check_codes(truth, number, "truth", allow_missing=False)
-    cast = check_codes(votes, number, "votes")
-    check_same_length(truth=len(known), votes=len(cast))
-    present = cast != MISSING
-    return number, known[present], cast[present]
-
-
 def diagonal(cells: Cells) -> Confusion:
     """π(k,k) = (c(k,k)+1)/(n_k+2), errors spread evenly: (1−π(k,k))/(K−1).
 
     The paper's estimator for many classes, smoothed so that 0 and 1 cannot occur; a class never
     seen in the labelled set gets one half.
     """
-    accuracies = (cells.right + 1) / (cells.truth_counts + 2)
-    return _spread(accuracies, (1 - accuracies) / (cells.classes - 1))
+    return _spread_evenly((cells.right + 1) / (cells.truth_counts + 2))
 
 
 def full(cells: Cells) -> Confusion:
@@ -302,15 +296,13 @@ def shrunk(cells: Cells) -> Confusion:
     likely = [_beta_binomial(right[known], seen[known], mean, one) for one in STRENGTHS]
     # Of equally likely ones the strongest: where counts say nothing, classes do not differ.
     strength = STRENGTHS[max(at for at, one in enumerate(likely) if one > max(likely) - 1e-9)]
-    accuracies = (right + strength * mean) / (seen + strength)
-    return _spread(accuracies, (1 - accuracies) / (cells.classes - 1))
+    return _spread_evenly((right + strength * mean) / (seen + strength))
 
 
 def single(cells: Cells) -> Confusion:
     """One accuracy for all classes: what ``shrunk`` comes to where classes do not differ."""
     mean = (cells.right.sum() + 1) / (cells.truth_counts.sum() + 2)
-    accuracies = np.full(cells.classes, mean)
-    return _spread(accuracies, (1 - accuracies) / (cells.classes - 1))
+    return _spread_evenly(np.full(cells.classes, mean))
 
 
 def _beta_binomial(right: Counts, seen: Counts, mean: float, strength: float) -> float:
@@ -349,6 +341,11 @@ def _check_columns(table: Floats, name: str) -> None:
         )
 
 
+def _spread_evenly(right: Floats) -> Confusion:
+    """Right so often under each truth, else any wrong class."""
+    return _spread(right, (1 - right) / (len(right) - 1))
+
+
 def _spread(right: Floats, wrong: Floats) -> Confusion:
     """Right with one probability, wrong in every way with another."""
     each = np.arange(len(right), dtype=np.int32)
@@ -366,12 +363,6 @@ def _most_common(table: Floats) -> Floats:
     longest = (place - begins).argmax(axis=0)
     common: Floats = ordered[longest, np.arange(table.shape[1])]
     return common
-
-
-def _floored(table: Floats) -> Floats:
-    raised = np.maximum(table, FLOOR)
-    floored: Floats = raised / raised.sum(axis=0)
-    return floored
 
 
 MOST_COUNTED = 2**53 - 1

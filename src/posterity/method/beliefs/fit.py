@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import lgamma
 from typing import Any
 
@@ -39,24 +39,19 @@ def fit(votes: Codes, truth: Codes, prior: Floats) -> Dependence:
     truth = np.ascontiguousarray(truth, dtype=np.int32)
     right = np.where(cast == MISSING, -1, cast == truth[:, None]).astype(np.int8)
     accuracies, shares = _start(right)
-    levels = np.tile(shares.mean(axis=0), (classes, 1))
-    for strength in (None, 0.0, 0.0):
-        if strength is not None:
+    strength = 0.0
+    for turn in range(3 * TURNS):
+        counts = _added(truth, shares, classes)
+        overall = (counts.sum(axis=0) + 0.5) / (items + 0.5 * counts.shape[1])
+        if turn in (TURNS, 2 * TURNS):
             # How unlike classes are is told by the levels their items have so far.
-            counts = _added(truth, shares, classes)
-            overall = (counts.sum(axis=0) + 0.5) / (items + 0.5 * counts.shape[1])
             strength = _strength(counts, overall)
-        for _ in range(TURNS):
-            counts = _added(truth, shares, classes)
-            overall = (counts.sum(axis=0) + 0.5) / (items + 0.5 * counts.shape[1])
-            if strength is None:
-                levels = np.tile(overall, (classes, 1))
-            else:
-                levels = (counts + strength * overall) / (
-                    counts.sum(axis=1, keepdims=True) + strength
-                )
-            kernels.fit.accuracies_of(right, shares, accuracies)
-            kernels.fit.responsibilities(right, truth, levels, accuracies, shares)
+        if turn < TURNS:
+            levels = np.tile(overall, (classes, 1))
+        else:
+            levels = (counts + strength * overall) / (counts.sum(axis=1, keepdims=True) + strength)
+        kernels.fit.accuracies_of(right, shares, accuracies)
+        kernels.fit.responsibilities(right, truth, levels, accuracies, shares)
     shifts = _shifts(right, truth, shares, accuracies, classes)
     rate, cells = _wrong_labels(cast, truth, classes)
     pull = _pull(cast, truth, rate, classes)
@@ -172,15 +167,16 @@ def _added(truth: Codes, shares: Floats, classes: int) -> Floats:
 
 def _strength(counts: Floats, overall: Floats) -> float:
     """Of a Dirichlet prior around the overall shares, the likeliest for these counts."""
-    totals, known = counts.sum(axis=1), counts.sum(axis=1) > 0
-    found = {}
-    for strength in STRENGTHS:
+    totals = counts.sum(axis=1)
+    known = totals > 0
+
+    def likelihood(strength: float) -> float:
         drawn = strength * overall
-        likelihood = known.sum() * (lgamma(strength) - sum(map(lgamma, drawn.tolist())))
-        likelihood += sum(map(lgamma, (counts[known] + drawn).ravel().tolist()))
-        likelihood -= sum(map(lgamma, (totals[known] + strength).tolist()))
-        found[strength] = likelihood
-    return max(found, key=found.__getitem__)
+        sum_of_logs = known.sum() * (lgamma(strength) - sum(map(lgamma, drawn.tolist())))
+        sum_of_logs += sum(map(lgamma, (counts[known] + drawn).ravel().tolist()))
+        return float(sum_of_logs - sum(map(lgamma, (totals[known] + strength).tolist())))
+
+    return max(STRENGTHS, key=likelihood)
 
 
 def _shifts(right: Any, truth: Codes, shares: Floats, accuracies: Floats, classes: int) -> Floats:
@@ -194,7 +190,7 @@ def _shifts(right: Any, truth: Codes, shares: Floats, accuracies: Floats, classe
         spread = curve[known] + variance * curve[known] ** 2
         return float(-0.5 * (np.log(spread) + slope[known] ** 2 / spread).sum())
 
-    variance = _best(VARIANCES, likelihood)
+    variance = max(VARIANCES, key=likelihood)
     kernels.fit.shifts_of(right, truth, shares, odds, variance, 6, shifts)
     return shifts
 
@@ -262,9 +258,8 @@ def _own_rates(votes: Codes, truth: Codes, rate: Floats) -> Floats:
 
 
 def _strength_of_rates(counts: Floats, rate: Floats) -> float:
-    return _best(
-        tuple(4.0**power for power in range(0, 10)),
-        lambda strength: sum(
+    def likelihood(strength: float) -> float:
+        return sum(
             lgamma(strength)
             - lgamma(strength + own.sum())
             + sum(
@@ -272,8 +267,9 @@ def _strength_of_rates(counts: Floats, rate: Floats) -> float:
                 for count, share in zip(own[own > 0].tolist(), rate[own > 0].tolist(), strict=True)
             )
             for own in counts
-        ),
-    )
+        )
+
+    return max((4.0**power for power in range(10)), key=likelihood)
 
 
 def _copies(
@@ -298,7 +294,3 @@ def _copies(
     beyond = np.tril(((agreement - chance) / (1 - chance)).clip(0, MOST_COPIED), -1)
     copied: Floats = beyond + beyond.T
     return copied
-
-
-def _best(among: Sequence[float], likelihood: Callable[[float], float]) -> float:
-    return max(among, key=likelihood)

@@ -6,14 +6,14 @@ computed once a set, and not once an item.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posterity.method import kernels
-from posterity.method.data.arrays import Codes, Counts, Floats, Mask
+from posterity.method.data.arrays import Codes, Counts, Floats, Mask, Rows
 
 if TYPE_CHECKING:
     from posterity.method.kernels.sets import Sets, Terms
@@ -35,21 +35,28 @@ def model_sets(terms: Terms) -> Tabulated | Numbered:
     """Whichever suits the models; which one never depends on the items."""
     if terms.single and len(terms.logs) <= FEW_MODELS:
         return Numbered(terms)
-    kinds, strides = _kinds(terms.logs)
-    return Numbered(terms) if kinds is None else Tabulated(terms, kinds, strides)
+    kinds = _kinds(terms.logs)
+    radix = 1 + np.bincount(kinds[kinds >= 0])
+    # In Python's own numbers, which do not overflow.
+    if math.prod(radix.tolist()) * len(terms.prior) > TABLE_CELLS:
+        return Numbered(terms)
+    return Tabulated(terms, kinds, radix)
 
 
 class Tabulated:
     """Few possible sets: those that occur are tabulated with all their classes.
 
-    Models with the same base need not be told apart, so that a set is how many of each voted.
+    Models with the same base need not be told apart, so that a set is how many of each kind voted.
     """
 
-    def __init__(self, terms: Terms, kinds: _Kinds, strides: Counts) -> None:
-        self._terms = terms
-        self._kinds, self._strides = kinds, strides.astype(np.int32)
-        self._radix = kinds.radix
-        number, classes = int(np.prod(self._radix)), len(terms.prior)
+    def __init__(self, terms: Terms, kinds: Counts, radix: Counts) -> None:
+        """``kinds``: of each model; ``radix``: how many of each may have voted, and one more."""
+        self._terms, self._radix = terms, radix
+        firsts = [int(np.argmax(kinds == kind)) for kind in range(len(radix))]
+        self._kind_logs = np.ascontiguousarray(terms.logs[firsts])
+        place_values = np.concatenate([np.cumprod([1, *radix[:-1]]), [0]]).astype(np.int64)
+        self._values = place_values[kinds]  # 0 of models that change nothing: their kind is −1
+        number, classes = math.prod(radix.tolist()), len(terms.prior)
         self._table = np.empty((number, classes, 2))
         self._sums = _room(number)
         self._ready = np.zeros(number, dtype=np.bool_)
@@ -57,13 +64,11 @@ class Tabulated:
     def of(self, hard: Codes) -> tuple[Sets, int]:
         """The set of each item, with what is known of those that occur; the highest code."""
         occurs = np.zeros(len(self._ready), dtype=np.bool_)
-        of, highest = _survey(hard, self._strides, occurs)
-        prior = self._terms.prior
+        of, highest = _survey(hard, self._values, occurs)
+        given = self._terms.prior, self._kind_logs
         for one in np.flatnonzero(occurs & ~self._ready):
             counts = np.array(np.unravel_index(one, self._radix[::-1]))[::-1].astype(np.int64)
-            kernels.sets.tabulate(
-                prior, self._kinds.logs, counts, self._table, self._sums, int(one)
-            )
+            kernels.sets.tabulate(*given, counts, self._table, self._sums, int(one))
             self._ready[one] = True
         sets = kernels.sets.Sets(of, _NO_VOTERS, self._sums, self._table)
         return sets, highest
@@ -92,13 +97,13 @@ class Numbered:
         sums[:have] = self._sums[:have]
         self._known, self._voters, self._sums = known, voters, sums
         self._slots = np.full(1 << int(2 * room - 1).bit_length(), -1, dtype=np.int32)
-        again = np.empty(have, dtype=np.int32)
+        again = np.empty(have, dtype=np.int64)
         kernels.sets.number_keys(known[:have], self._slots, np.zeros_like(known), 0, have, again)
 
     def of(self, hard: Codes) -> tuple[Sets, int]:
         """The set of each item, with what is known of those that occur; the highest code."""
         none = kernels.sets.Sets(
-            np.empty(0, dtype=np.int32), self._voters[:0], self._sums, _NO_TABLE
+            np.empty(0, dtype=np.int64), self._voters[:0], self._sums, _NO_TABLE
         )
         if self._given_up:
             return none, int(hard.max(initial=-1))
@@ -106,7 +111,7 @@ class Numbered:
         limit = min(MOST_SETS, self._number + max(FEW, len(hard) // 8))
         if limit > len(self._known):
             self._grow(limit)
-        of = np.empty(len(hard), dtype=np.int32)
+        of = np.empty(len(hard), dtype=np.int64)
         number, reached = kernels.sets.number_keys(
             keys, self._slots, self._known, self._number, limit, of
         )
@@ -132,12 +137,11 @@ class Numbered:
         kernels.compiler.spread(number - first, kernels.sets.fill, *given, least=64)
 
 
-def _survey(hard: Codes, values: Any, occurs: Mask) -> tuple[Any, int]:
+def _survey(hard: Codes, values: Counts, occurs: Mask) -> tuple[Rows, int]:
     """The key of each item, from the values of the models that voted; and the highest code."""
-    keys = np.empty(len(hard), dtype=values.dtype)
-    wide = values.dtype.itemsize > 4
-    survey = kernels.sets.survey_wide if wide else kernels.sets.survey
-    return keys, max(kernels.compiler.spread(len(hard), survey, hard, values, keys, occurs))
+    keys = np.empty(len(hard), dtype=np.int64)
+    given = hard, values, keys, occurs
+    return keys, max(kernels.compiler.spread(len(hard), kernels.sets.survey, *given))
 
 
 _NO_MARKS: Mask = np.zeros(0, dtype=np.bool_)
@@ -149,36 +153,10 @@ def _room(sets: int) -> Floats:
     return np.empty((sets, kernels.sets.COLUMNS))
 
 
-@dataclass(frozen=True, eq=False)
-class _Kinds:
-    """Models by their base: those with the same need not be told apart."""
-
-    logs: Floats
-    """(kinds, K)."""
-    radix: Counts
-    """How many of each may have voted, and one more for none."""
-
-
-def _kinds(base: Floats) -> tuple[_Kinds | None, Counts]:
-    """The kinds of models where all their sets can be tabulated, and each model's place value."""
-    classes = base.shape[1]
-    found: dict[bytes, int] = {}
-    # A base that is the same for all classes changes nothing.
-    flat = ~np.any(base, axis=1)
-    of = np.array(
-        [
-            -1 if flat[at] else found.setdefault(row.tobytes(), len(found))
-            for at, row in enumerate(base)
-        ],
+def _kinds(base: Floats) -> Counts:
+    """Models by their base: the number of each one's kind; −1 where it changes nothing."""
+    numbers: dict[bytes, int] = {}
+    return np.array(
+        [numbers.setdefault(row.tobytes(), len(numbers)) if row.any() else -1 for row in base],
         dtype=np.int64,
     )
-    radix = np.array([1 + int((of == kind).sum()) for kind in range(len(found))], dtype=np.int64)
-    number = 1
-    for places in radix.tolist():
-        number *= places
-    if number * classes > TABLE_CELLS:
-        return None, radix
-    values = np.concatenate([[1], np.cumprod(radix)]).astype(np.int64)
-    strides = np.where(of < 0, 0, values[of.clip(min=0)]) if len(of) else of
-    logs = np.array([base[int(np.flatnonzero(of == kind)[0])] for kind in range(len(found))])
-    return _Kinds(logs.reshape(-1, classes), radix), strides

@@ -233,13 +233,6 @@ class ModelVotes:
         at[rows] = len(self) + np.arange(len(votes))
         return ModelVotes.joined([self, votes])[at]
 
-    @property
-    def only_hard(self) -> Codes:
-        """The votes that have no soft twin; −1 elsewhere."""
-        if self.soft is None:
-            return self.hard
-        return np.where(self.soft.hard != MISSING, np.int32(MISSING), self.hard)
-
 
 def _no_soft(items: int) -> SoftVotes:
     none = np.full(items, MISSING, dtype=np.int32)

@@ -10,21 +10,15 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+_MODULES = (
+    *("adapt", "compiler", "dependent", "entropy", "fit"),
+    *("fold", "joints", "sets", "soft_votes", "vote_value"),
+)
+
 
 def __getattr__(name: str) -> Any:
     """Numba takes half a second to import: not before a kernel is needed."""
-    if name not in (
-        "adapt",
-        "compiler",
-        "dependent",
-        "entropy",
-        "fit",
-        "fold",
-        "joints",
-        "sets",
-        "soft_votes",
-        "vote_value",
-    ):
+    if name not in _MODULES:
         raise AttributeError(name)
     return import_module(f"{__name__}.{name}")
 

@@ -21,18 +21,6 @@ def compiled(kernel: _Kernel) -> _Kernel:
     return _compiled(kernel)
 
 
-def compiled_as(name: str) -> Callable[[_Kernel], _Kernel]:
-    """The same for kernels made from one source that differ in numbers or types they are given."""
-
-    def named(kernel: _Kernel) -> _Kernel:
-        # What is kept on disk goes by the name: processes that compile two kernels of one name at
-        # the same time would write one over the other, and later take the one for the other.
-        kernel.__qualname__ = name
-        return _compiled(kernel)
-
-    return named
-
-
 def reordered(kernel: _Kernel) -> _Kernel:
     """Long sums over classes."""
     # Without leave to reorder, sums of floats are not vectorised. The order is fixed when the

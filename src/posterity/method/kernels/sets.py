@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posterity.method.kernels.compiler import compiled, compiled_as, reordered
+from posterity.method.kernels.compiler import compiled, reordered
 
 FAR = -500.0
 """Below this logarithm a product of weights may have left the range of a float."""
@@ -50,6 +50,20 @@ COLUMNS = 5
 
 
 @compiled
+def add(one: Any, other: Any, into: Any) -> None:
+    """The logarithms with one more model."""
+    for k in range(len(one)):
+        into[k] = one[k] + other[k]
+
+
+@compiled
+def multiply(one: Any, other: Any, into: Any) -> None:
+    """The weights with one more model."""
+    for k in range(len(one)):
+        into[k] = one[k] * other[k]
+
+
+@compiled
 def accumulate(terms: Any, voters: Any, count: int, logs: Any, weights: Any) -> None:
     """Logarithms and weights of all classes, untouched, in the order of the models."""
     classes = len(logs)
@@ -67,25 +81,9 @@ def accumulate(terms: Any, voters: Any, count: int, logs: Any, weights: Any) -> 
             weights[k] = (((weights[k] * wa[k]) * wb[k]) * wc[k]) * wd[k]
         at += 4
     while at < count:
-        la, wa = terms.logs[voters[at]], terms.weights[voters[at]]
-        for k in range(classes):
-            logs[k] += la[k]
-            weights[k] *= wa[k]
+        add(logs, terms.logs[voters[at]], logs)
+        multiply(weights, terms.weights[voters[at]], weights)
         at += 1
-
-
-@compiled
-def add(one: Any, other: Any, into: Any) -> None:
-    """The logarithms with one more model."""
-    for k in range(len(one)):
-        into[k] = one[k] + other[k]
-
-
-@compiled
-def multiply(one: Any, other: Any, into: Any) -> None:
-    """The weights with one more model."""
-    for k in range(len(one)):
-        into[k] = one[k] * other[k]
 
 
 @reordered
@@ -176,35 +174,27 @@ def tabulate(prior: Any, kinds: Any, counts: Any, table: Any, sums: Any, one: in
     summarise(logs, weights, sums[one])
 
 
-def _surveying(name: str) -> Any:
-    @compiled_as(name)
-    def survey(votes: Any, values: Any, keys: Any, occurs: Any, start: int, stop: int) -> int:
-        """The key of each item, the sum of the values of those who voted; returns the top code.
+@compiled
+def survey(votes: Any, values: Any, keys: Any, occurs: Any, start: int, stop: int) -> int:
+    """The key of each item, the sum of the values of those who voted; returns the top code.
 
-        ``occurs`` has a mark for each key, or no room at all.
-        """
-        models, marked = votes.shape[1], occurs.size > 0
-        # Model by model, although one number would do: so an item is a few steps of a vector.
-        highest = np.full(models, np.int32(-1))
-        nothing = np.zeros(1, values.dtype)[0]
-        for item in range(np.uint64(start), np.uint64(stop)):
-            key = nothing
-            for model in range(models):
-                key += values[model] if votes[item, model] >= 0 else nothing
-                highest[model] = max(highest[model], votes[item, model])
-            keys[item] = key
-            if marked:
-                occurs[np.uint64(key)] = True
-        top = -1
+    ``occurs`` has a mark for each key, or no room at all.
+    """
+    models, marked = votes.shape[1], occurs.size > 0
+    # Model by model, although one number would do: so an item is a few steps of a vector.
+    highest = np.full(models, np.int32(-1))
+    for item in range(np.uint64(start), np.uint64(stop)):
+        key = 0
         for model in range(models):
-            top = max(top, highest[model])
-        return top
-
-    return survey
-
-
-survey, survey_wide = _surveying("survey"), _surveying("survey_wide")
-"""For values of 32 bits, and of 64."""
+            key += values[model] if votes[item, model] >= 0 else 0
+            highest[model] = max(highest[model], votes[item, model])
+        keys[item] = key
+        if marked:
+            occurs[np.uint64(key)] = True
+    top = -1
+    for model in range(models):
+        top = max(top, highest[model])
+    return top
 
 
 @compiled
