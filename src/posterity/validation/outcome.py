@@ -69,7 +69,6 @@ class RehearsedStep:
     selector: Selector
     rule: Rule
     budget: Budget
-    number: int
 
 
 @dataclass(frozen=True)

@@ -143,22 +143,20 @@ class Walked:
             if number in settles:
                 rehearsal.settle()
             selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
-            walked.step(walked.planned(header.model or "", selector, rule, header.share, number))
+            walked.step(walked.planned(header.model or "", selector, rule, header.share))
         if len(live) in settles:
             rehearsal.settle()
         return walked
 
-    def planned(
-        self, model: str, selector: Selector, rule: Rule, share: float, number: int
-    ) -> RehearsedStep:
+    def planned(self, model: str, selector: Selector, rule: Rule, share: float) -> RehearsedStep:
         """A step on the same share of the labelled items as it has of all items."""
         place, share = self.models.index(model), min(1.0, share)
         if isinstance(self.fits, Fits):
             budget = Budget.of(round(share * len(self.labelled.truth)))
         else:
             selector = without_value(selector)
-            budget = Budget.of(share) if number else FULL
-        return RehearsedStep(place, selector, rule, budget, number)
+            budget = Budget.of(share) if self.rehearsal.number else FULL
+        return RehearsedStep(place, selector, rule, budget)
 
     def step(
         self, step: RehearsedStep, *, last: bool = False, target: Target | None = None
@@ -221,6 +219,7 @@ class Prepared:
     def __init__(self, context: Context, arriving: str, *, watched: bool = False) -> None:
         """``watched``: the most believed classes are looked at too, which takes longer."""
         self._context, self._live = context, live_updates(context.headers)
+        self.arriving = arriving
         self.models = list(
             dict.fromkeys([*(header.model or "" for header in self._live), arriving])
         )
@@ -250,12 +249,7 @@ class Prepared:
         walked = Walked.of(self._context, self.models, self.base.prior, dependent=False)
         if walked is None:
             return None
-        return walked.step(self._planned(walked, selector, rule, share), last=True)
-
-    def _planned(
-        self, walked: Walked, selector: Selector, rule: Rule, share: float
-    ) -> RehearsedStep:
-        return walked.planned(self.models[self.model], selector, rule, share, len(self._live))
+        return walked.step(walked.planned(self.arriving, selector, rule, share), last=True)
 
     def rehearse(
         self,
@@ -275,7 +269,7 @@ class Prepared:
         if traits(rule).promises:
             believed_by = partial(self._believed, sample)
             target = Target(self._context.there, self._believed(None), believed_by)
-        planned = self._planned(self._known, selector, rule, share)
+        planned = self._known.planned(self.arriving, selector, rule, share)
         return self._known.step(planned, last=last, target=target)
 
     def _believed(self, sample: Sample | None) -> Dependence:
@@ -283,7 +277,7 @@ class Prepared:
 
     def outlook(self, selector: Selector, rule: Rule) -> Outlook:
         """What the step would bring, by the share of items it looks at."""
-        return self._known.outlook(self._planned(self._known, selector, rule, 1.0))
+        return self._known.outlook(self._known.planned(self.arriving, selector, rule, 1.0))
 
     @property
     def _known(self) -> Walked:
@@ -306,7 +300,7 @@ class Prepared:
 
     def sample(self, new: VotesOf | None = None) -> Sample:
         """Some items of the store; ``new``: with the votes the step is to be made of."""
-        return Sample.of(self._context, self._live, self.models[self.model], new)
+        return Sample.of(self._context, self._live, self.arriving, new)
 
     def fit(self) -> Fit:
         """As the steps rehearsed so far have it."""
