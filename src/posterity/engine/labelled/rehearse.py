@@ -143,30 +143,34 @@ class Walked:
             if number in settles:
                 rehearsal.settle()
             selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
-            walked.step(walked.planned(header.model or "", selector, rule, header.share))
+            walked.step(header.model or "", selector, rule, header.share)
         if len(live) in settles:
             rehearsal.settle()
         return walked
 
-    def planned(self, model: str, selector: Selector, rule: Rule, share: float) -> RehearsedStep:
-        """A step on the same share of the labelled items as it has of all items."""
+    def step(
+        self,
+        model: str,
+        selector: Selector,
+        rule: Rule,
+        share: float,
+        *,
+        last: bool = False,
+        target: Target | None = None,
+    ) -> Rehearsed:
+        """One more step, on the same share of the labelled items as of all items."""
         place, share = self.models.index(model), min(1.0, share)
         if isinstance(self.fits, Fits):
             budget = Budget.of(round(share * len(self.labelled.truth)))
         else:
             selector = without_value(selector)
             budget = Budget.of(share) if self.rehearsal.number else FULL
-        return RehearsedStep(place, selector, rule, budget)
+        step = RehearsedStep(place, selector, rule, budget)
+        return self.rehearsal.step(self.fits, self._votes(place), step, last=last, target=target)
 
-    def step(
-        self, step: RehearsedStep, *, last: bool = False, target: Target | None = None
-    ) -> Rehearsed:
-        """One more step; see ``Rehearsal.step``."""
-        votes = self._votes(step.model)
-        return self.rehearsal.step(self.fits, votes, step, last=last, target=target)
-
-    def outlook(self, step: RehearsedStep) -> Outlook:
+    def outlook(self, model: str, selector: Selector, rule: Rule) -> Outlook:
         """What one more step would bring; see ``Rehearsal.outlook``."""
+        step = RehearsedStep(self.models.index(model), selector, rule, FULL)
         return self.rehearsal.outlook(self.dependent, self._votes(step.model), step)
 
     def _votes(self, place: int) -> Codes | SoftVotes:
@@ -205,11 +209,11 @@ def _walked(context: Context, models: list[str], prior: Floats, *, watched: bool
     removed = len(context.removed)  # answers may be about items that are gone
     # Of copies of a store one may have more classes, and another prior.
     made_of = (*names, *models, prior.tobytes(), watched, removed)
-    if made_of not in _LAST:
-        walked = Walked.of(context, models, prior, dependent=True, watched=watched)
+    kept = _LAST.get(made_of)
+    if kept is None:
+        kept = Walked.of(context, models, prior, dependent=True, watched=watched)
         _LAST.clear()
-        _LAST[made_of] = walked
-    kept = _LAST[made_of]
+        _LAST[made_of] = kept
     return None if kept is None else kept.copy()
 
 
@@ -249,7 +253,7 @@ class Prepared:
         walked = Walked.of(self._context, self.models, self.base.prior, dependent=False)
         if walked is None:
             return None
-        return walked.step(walked.planned(self.arriving, selector, rule, share), last=True)
+        return walked.step(self.arriving, selector, rule, share, last=True)
 
     def rehearse(
         self,
@@ -269,15 +273,15 @@ class Prepared:
         if traits(rule).promises:
             believed_by = partial(self._believed, sample)
             target = Target(self._context.there, self._believed(None), believed_by)
-        planned = self._known.planned(self.arriving, selector, rule, share)
-        return self._known.step(planned, last=last, target=target)
+        known = self._known
+        return known.step(self.arriving, selector, rule, share, last=last, target=target)
 
     def _believed(self, sample: Sample | None) -> Dependence:
         return self.adapted(self.sample() if sample is None else sample)[0].dependence
 
     def outlook(self, selector: Selector, rule: Rule) -> Outlook:
         """What the step would bring, by the share of items it looks at."""
-        return self._known.outlook(self._known.planned(self.arriving, selector, rule, 1.0))
+        return self._known.outlook(self.arriving, selector, rule)
 
     @property
     def _known(self) -> Walked:
