@@ -323,8 +323,8 @@ def test_a_second_step_of_an_earlier_model_forgets_no_votes() -> None:
     votes[:200, 0] = -1
     fits = Fits.of(votes, truth, priors.uniform(20))
     walked = Rehearsal(truth, priors.uniform(20), MaxBelief())
-    for number, model in enumerate((1, 2, 0)):
-        step = RehearsedStep(model, Everything(), MaxBelief(), FULL, number)
+    for model in (1, 2, 0):
+        step = RehearsedStep(model, Everything(), MaxBelief(), FULL)
         walked.step(fits, votes[:, model], step)
     half = np.arange(400) % 2
     parts = [(fits.halves[side], votes[half == side], truth[half == side]) for side in (0, 1)]
@@ -345,7 +345,7 @@ def test_each_half_of_the_labelled_set_has_its_share_of_a_budget(selector: Selec
     walked = Rehearsal(truth, priors.uniform(2), MaxBelief())
     for number, budget in enumerate((FULL, Budget.of(41))):
         chosen_by = selector if number else Everything()
-        step = RehearsedStep(number, chosen_by, MaxBelief(), budget, number)
+        step = RehearsedStep(number, chosen_by, MaxBelief(), budget)
         done = walked.step(fits, votes[:, number], step)
     assert done.evaluations == 41
     cast = [int((half.shard.dependent.votes[1] >= 0).sum()) for half in walked._halves]

@@ -130,8 +130,8 @@ def test_net_corrections_lie_in_their_interval(labelled: int, items: int) -> Non
 
 
 def test_halves_that_differ_widen_a_forecast() -> None:
-    alike = expectation.dispersion([(30, 31, 80), (28, 25, 70)])
-    apart = expectation.dispersion([(60, 5, 80), (10, 50, 70)])
+    alike = expectation.dispersion([(30 - 31, 80), (28 - 25, 70)])
+    apart = expectation.dispersion([(60 - 5, 80), (10 - 50, 70)])
     assert alike == 1
     assert apart > 10
     told = [

@@ -159,11 +159,9 @@ def test_an_outlook_is_what_steps_of_every_share_would_bring(rule: str) -> None:
     for model in range(2):
         fits = Fits.of(votes[:, : model + 1], recording.truth, prior)
         budget = Budget.of(1.0 if model == 0 else 0.4)
-        rehearsal.step(
-            fits, votes[:, model], RehearsedStep(model, selector, decides, budget, model)
-        )
+        rehearsal.step(fits, votes[:, model], RehearsedStep(model, selector, decides, budget))
     fits = Fits.of(votes, recording.truth, prior)
-    step = RehearsedStep(2, selector, decides, FULL, 2)
+    step = RehearsedStep(2, selector, decides, FULL)
     found = rehearsal.outlook(fits, votes[:, 2], step)
     expected = [_brought(rehearsal, fits, votes[:, 2], decides, share) for share in SHARES]
     np.testing.assert_allclose(found.gains, expected, atol=1e-12)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -128,7 +128,7 @@ def run(
     together = [[rule] for rule in deciding] if dependent else [list(deciding)]
     kinds: list[str | None] = [None] if dependent else [*settings.estimators]
     grid = list(product(kinds, settings.selectors.items(), settings.budgets, together))
-    count = _Count(seeds * len(grid) * len(replayed.models), progress)
+    done, total = count(1), seeds * len(grid) * len(replayed.models)
     for draw in range(first, first + seeds):
         if taken_from is None:
             parts = take_apart(replayed, share or 1.0, seed=draw)
@@ -142,7 +142,8 @@ def run(
             decided_by = [deciding[rule] for rule in named]
             for step in walks[kind](selector=by, budget=budget, rules=decided_by, seed=draw):
                 scores.add(step)
-                count.up()
+                if progress:
+                    progress(next(done), total)
             seconds = time.perf_counter() - clock
             setting = {
                 "recording": replayed.name,
@@ -225,20 +226,6 @@ def _walks(parts: Parts, settings: Settings) -> dict[str | None, Callable[..., I
     return {
         kind: partial(plainly, parts.target, fit(labelled, kind)) for kind in settings.estimators
     }
-
-
-@dataclass
-class _Count:
-    """Steps done, told to whoever wants to know."""
-
-    total: int
-    progress: Progress | None
-    done: int = 0
-
-    def up(self) -> None:
-        self.done += 1
-        if self.progress:
-            self.progress(self.done, self.total)
 
 
 def _among(what: str, given: str, known: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -164,12 +164,8 @@ def _step_row(number: int, step: ScoredStep, first_accuracy: float) -> Row:
 
 
 def _estimate(name: str, found: Estimate | None, factor: float = 1) -> Row:
-    told = Estimate(0).to_dict() if found is None else found.times(factor).to_dict()
-    return {
-        name: None if found is None else told["value"],
-        f"{name}_low": told["low"],
-        f"{name}_high": told["high"],
-    }
+    value, low, high = (None,) * 3 if found is None else astuple(found.times(factor))
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
 def _unlike(step: ScoredStep) -> list[str]:

@@ -157,7 +157,7 @@ def walk_dependent(
         fits = fitted.fits[number]
         known = _adapted(fits, rehearsal, beliefs.table, fitted.follow, adapt)
         labelled_votes = fitted.soft[number] if fitted.soft else labelled.votes[number]
-        planned = RehearsedStep(number, selector, rule, FULL, number)
+        planned = RehearsedStep(number, selector, rule, FULL)
         eligible = target.votes[number] != MISSING
         share = FULL
         if number:

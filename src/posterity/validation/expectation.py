@@ -161,7 +161,7 @@ def flips(sums: Sums, steps: Sequence[tuple[Checked, Checked]] = ()) -> Estimate
         for one, other in steps
         if one.items and other.items
     ]
-    return _positive(ratio * sums.belief, variance * _dispersion(halves), most=sums.items)
+    return _positive(ratio * sums.belief, variance * dispersion(halves), most=sums.items)
 
 
 def forecast(
@@ -234,17 +234,19 @@ def among(whole: Estimate, every: Sums, own: Sums) -> Estimate:
     return _positive(own.belief, own.belief**2 * unsure + own.variance, most=own.items)
 
 
-def dispersion(halves: Sequence[tuple[int, int, int]]) -> float:
-    """How much more net corrections vary than if each item was on its own, as two halves have it.
+def dispersion(differences: Sequence[tuple[float, float]]) -> float:
+    """How much more counts vary than if each item was on its own, as two halves have it.
 
-    ``halves``: net corrections of either half of the labelled items, and how many labels were fixed
-    or broken in both, step by step. What is learnt on one half decides about the other, so that
-    they differ as labelled set and target do. At least 1, and drawn to it where steps are few.
+    ``differences``: by how much a count differs between both halves of the labelled items, and the
+    variance of that if each item was on its own, step by step. What is learnt on one half decides
+    about the other, so that they differ as labelled set and target do. At least 1, and drawn to it
+    where steps are few.
 
-    >>> round(dispersion([(30, 10, 40), (25, 5, 40)]), 1)
+    >>> round(dispersion([(30 - 10, 40), (25 - 5, 40)]), 1)
     6.8
     """
-    return _dispersion([(one - other, moved) for one, other, moved in halves])
+    apart = sum(value**2 / (variance + FEW) for value, variance in differences)
+    return max(1.0, (apart + FEW) / (len(differences) + FEW))
 
 
 def wilson(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
@@ -254,12 +256,6 @@ def wilson(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
     half = z * np.sqrt(share * (1 - share) / total + square / (4 * total * total))
     half /= 1 + square / total
     return max(0.0, float(centre - half)), min(1.0, float(centre + half))
-
-
-def _dispersion(differences: Sequence[tuple[float, float]]) -> float:
-    """The mean square of differences beside their variances."""
-    apart = sum(value**2 / (variance + FEW) for value, variance in differences)
-    return max(1.0, (apart + FEW) / (len(differences) + FEW))
 
 
 def _positive(value: float, variance: float, *, most: int) -> Estimate:

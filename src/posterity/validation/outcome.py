@@ -69,7 +69,6 @@ class RehearsedStep:
     selector: Selector
     rule: Rule
     budget: Budget
-    number: int
 
 
 @dataclass(frozen=True)
@@ -157,12 +156,12 @@ class Trust:
     @property
     def dispersion(self) -> float:
         """How much more net corrections vary than if each item was on its own."""
-        return expectation.dispersion(
-            [
-                (_net(a.flips), _net(b.flips), _moved(a.flips) + _moved(b.flips))
-                for a, b in self.steps
-            ]
-        )
+        differences = []
+        for one, other in ((a.flips, b.flips) for a, b in self.steps):
+            net = one.positive - one.negative - other.positive + other.negative
+            moved = one.positive + one.negative + other.positive + other.negative
+            differences.append((net, moved))
+        return expectation.dispersion(differences)
 
     @property
     def reliability(self) -> Reliability:
@@ -178,11 +177,3 @@ class Trust:
         apart = [shift.differences(a.seen, b.seen) for a, b in self.steps]
         found = shift.dispersions(apart)
         return shift.compare(target, one.seen + other.seen, found, earlier)
-
-
-def _net(flips: Flips) -> int:
-    return flips.positive - flips.negative
-
-
-def _moved(flips: Flips) -> int:
-    return flips.positive + flips.negative

@@ -167,6 +167,8 @@ class Rehearsal:
         self._items = len(truth)
         self._halves = [_Half(truth, prior, rule, side, dependent) for side in (0, 1)]
         self._steps: list[tuple[StepHalf, StepHalf]] = []
+        self.number = 0
+        """Steps made so far."""
 
     def step(
         self,
@@ -211,6 +213,7 @@ class Rehearsal:
                 seen = Seen.of(before[rows], believed[rows], cast[half.own[rows]], by.classes)
                 drift = half.shard.dependent.drift(by, labels.label, labels.belief)
                 done.append(StepHalf.of(labels, truth, made, flips, seen, drift))
+        self.number += 1
         trust = None
         if done:
             self._steps.append((done[0], done[1]))
@@ -281,7 +284,7 @@ class Rehearsal:
                 half.shard,
                 selector=step.selector,
                 eligible=half.eligible(cast, step.model),
-                step=step.number,
+                step=self.number,
                 value=partial(half.value, known, step),
             )
             voted = beliefs.table.with_votes(votes[half.own[order]], order, step.model)
@@ -378,7 +381,7 @@ class Rehearsal:
                 selector=step.selector,
                 budget=budget,
                 eligible=may,
-                step=step.number,
+                step=self.number,
                 value=None if fit is None else partial(half.value, fit, step),
             )
             for half, fit, may, budget in zip(self._halves, known, eligible, budgets, strict=True)

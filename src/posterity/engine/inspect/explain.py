@@ -28,15 +28,7 @@ from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.spec import plain_number
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.method.decide.defaults import DEPENDENT
-from posterity.method.decide.rules import (
-    AtMost,
-    CostRatio,
-    MajorityVote,
-    MaxBelief,
-    MaxBeliefMinEntropy,
-    Rule,
-    inner,
-)
+from posterity.method.decide.rules import AtMost, CostRatio, MaxBelief, Rule, inner, traits
 
 
 def explain(context: Context, item: str | int, row: int | None = None) -> Explanation:
@@ -183,23 +175,24 @@ def _compared(
 ) -> str:
     """What the rule looked at, in words."""
     asked = inner(rule)
-    if isinstance(asked, MajorityVote):
+    uses = traits(asked).uses
+    if "majority" in uses:
         counted = Counter(int(cast.hard[0]) for cast in votes)
         told = ", ".join(f"{names(code)} {times}" for code, times in counted.most_common())
         return f"votes so far: {told}"
-    if not isinstance(asked, (AtMost, CostRatio, MaxBelief, MaxBeliefMinEntropy)):
+    if "best" not in uses:
         return f"{rule} takes the new vote"
     if best == label:
         return f"{names(label)} is believed most"
     times = f"{names(best)} is believed {in_times(believed[best], believed[label])} as much"
-    if isinstance(asked, MaxBelief):
-        return times
-    if isinstance(asked, MaxBeliefMinEntropy):
+    if "entropy_before" in uses:
         before, after = (
             _entropy(_beliefs(steps[-1], steps[:some], votes[:some]))
             for some in (len(steps) - 1, len(steps))
         )
         return f"{times}, and the entropy went from {before:.3g} to {after:.3g}"
+    if not isinstance(asked, (AtMost, CostRatio)):
+        return times
     if isinstance(asked, CostRatio) and asked.neutral:
         rest = 1 - believed[best] - believed[label]
         worth = believed[best] - _ratio(asked, label) * believed[label] - asked.neutral * rest

@@ -147,32 +147,34 @@ class Walked:
             if number in settles:
                 rehearsal.settle()
             selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
-            walked.step(walked.planned(header.voter, selector, rule, header.share, number))
+            walked.step(header.voter, selector, rule, header.share)
         if len(live) in settles:
             rehearsal.settle()
         return walked
 
-    def planned(
-        self, model: str, selector: Selector, rule: Rule, share: float, number: int
-    ) -> RehearsedStep:
-        """A step on the same share of the labelled items as it has of all items."""
+    def step(
+        self,
+        model: str,
+        selector: Selector,
+        rule: Rule,
+        share: float,
+        *,
+        last: bool = False,
+        target: Target | None = None,
+    ) -> Rehearsed:
+        """One more step, on the same share of the labelled items as of all items."""
         place, share = self.models.index(model), min(1.0, share)
         if isinstance(self.fits, Fits):
             budget = Budget.of(round(share * len(self.labelled.truth)))
         else:
             selector = without_value(selector)
-            budget = Budget.of(share) if number else FULL
-        return RehearsedStep(place, selector, rule, budget, number)
+            budget = Budget.of(share) if self.rehearsal.number else FULL
+        step = RehearsedStep(place, selector, rule, budget)
+        return self.rehearsal.step(self.fits, self._votes(place), step, last=last, target=target)
 
-    def step(
-        self, step: RehearsedStep, *, last: bool = False, target: Target | None = None
-    ) -> Rehearsed:
-        """One more step; see ``Rehearsal.step``."""
-        votes = self._votes(step.model)
-        return self.rehearsal.step(self.fits, votes, step, last=last, target=target)
-
-    def outlook(self, step: RehearsedStep) -> Outlook:
+    def outlook(self, model: str, selector: Selector, rule: Rule) -> Outlook:
         """What one more step would bring; see ``Rehearsal.outlook``."""
+        step = RehearsedStep(self.models.index(model), selector, rule, FULL)
         return self.rehearsal.outlook(self.dependent, self._votes(step.model), step)
 
     def _votes(self, place: int) -> Codes | SoftVotes:
@@ -211,11 +213,11 @@ def _walked(context: Context, models: list[str], prior: Floats, *, watched: bool
     removed = len(context.removed)  # answers may be about items that are gone
     # Of copies of a store one may have more classes, and another prior.
     made_of = (*names, *models, prior.tobytes(), watched, removed)
-    if made_of not in _LAST:
-        walked = Walked.of(context, models, prior, dependent=True, watched=watched)
+    kept = _LAST.get(made_of)
+    if kept is None:
+        kept = Walked.of(context, models, prior, dependent=True, watched=watched)
         _LAST.clear()
-        _LAST[made_of] = walked
-    kept = _LAST[made_of]
+        _LAST[made_of] = kept
     return None if kept is None else kept.copy()
 
 
@@ -224,7 +226,7 @@ class Prepared:
 
     def __init__(self, context: Context, arriving: str, *, watched: bool = False) -> None:
         """``watched``: the most believed classes are looked at too, which takes longer."""
-        self._context, self._live = context, context.live_updates
+        self._context, self._live, self.arriving = context, context.live_updates, arriving
         self.models = list(dict.fromkeys([*(header.voter for header in self._live), arriving]))
         self.model = self.models.index(arriving)
         self.base = context.fits.now(arriving)
@@ -252,12 +254,7 @@ class Prepared:
         walked = Walked.of(self._context, self.models, self.base.prior, dependent=False)
         if walked is None:
             return None
-        return walked.step(self._planned(walked, selector, rule, share), last=True)
-
-    def _planned(
-        self, walked: Walked, selector: Selector, rule: Rule, share: float
-    ) -> RehearsedStep:
-        return walked.planned(self.models[self.model], selector, rule, share, len(self._live))
+        return walked.step(self.arriving, selector, rule, share, last=True)
 
     def rehearse(
         self,
@@ -277,15 +274,15 @@ class Prepared:
         if traits(rule).promises:
             believed_by = partial(self._believed, sample)
             target = Target(self._context.there, self._believed(None), believed_by)
-        planned = self._planned(self._known, selector, rule, share)
-        return self._known.step(planned, last=last, target=target)
+        known = self._known
+        return known.step(self.arriving, selector, rule, share, last=last, target=target)
 
     def _believed(self, sample: Sample | None) -> Dependence:
         return self.adapted(self.sample() if sample is None else sample)[0].dependence
 
     def outlook(self, selector: Selector, rule: Rule) -> Outlook:
         """What the step would bring, by the share of items it looks at."""
-        return self._known.outlook(self._planned(self._known, selector, rule, 1.0))
+        return self._known.outlook(self.arriving, selector, rule)
 
     @property
     def _known(self) -> Walked:
@@ -308,7 +305,7 @@ class Prepared:
 
     def sample(self, new: VotesOf | None = None) -> Sample:
         """Some items of the store; ``new``: with the votes the step is to be made of."""
-        return Sample.of(self._context, self._live, self.models[self.model], new)
+        return Sample.of(self._context, self._live, self.arriving, new)
 
     def fit(self) -> Fit:
         """As the steps rehearsed so far have it."""

@@ -39,7 +39,7 @@ def allot(
             f"store has {WHY_PLAIN}.",
             hint="Register such votes, or give the step a budget of its own (10%, 500).",
         )
-    name = prepared.models[prepared.model]
+    name = prepared.arriving
     cost = context.model(name).settings.cost
     if spending.share is not None and cost is not None:
         raise InvalidParameter(

@@ -31,9 +31,8 @@ class KnownRule(Rule):
     """What differs between rules beside their decisions; see ``traits`` for a user's own."""
 
     name: ClassVar[str] = ""
-    """Of a rule without parameters."""
-    uses: ClassVar[frozenset[str]] = frozenset()
-    """What of the evidence is only there for rules that look at it."""
+    uses: ClassVar[frozenset[str]] = frozenset({"best"})
+    """What of the evidence it looks at, by which rules differ."""
     patient: ClassVar[bool] = False
     """Whether a flip is proposed first, and made later."""
     promises: ClassVar[bool] = False
@@ -57,6 +56,7 @@ class Replace(KnownRule):
     """The new vote, always: a backfill."""
 
     name = "replace"
+    uses = frozenset()
 
     def decide(self, evidence: Evidence) -> Codes:
         """l^t = ŷ^t."""
@@ -91,7 +91,7 @@ class MaxBeliefMinEntropy(KnownRule):
     """MBME: the most believed class if the entropy fell in this step."""
 
     name = "max-belief-min-entropy"
-    uses = frozenset({"entropy_before"})
+    uses = frozenset({"best", "entropy_before"})
 
     def decide(self, evidence: Evidence) -> Codes:
         """l^t = k̂ if S^t < S^{t−1}, else l."""
@@ -349,9 +349,8 @@ def _unmodified(spec: Spec, text: str) -> Rule:
     if spec.value is None:
         raise InvalidParameter.of("rule", allowed, text)
     ratio = spec.number("rule", spec.value, allowed)
-    neutral = spec.number(
-        "rule", spec.options.get("neutral", "0"), "neutral=C0 with a number C0 ≥ 0"
-    )
+    least = "neutral=C0 with a number C0 ≥ 0"
+    neutral = spec.number("rule", spec.options.get("neutral", "0"), least)
     wanted = "of.CLASS=C with a number C above 0, as in of.cat=50"
     dearer = {
         unquote(key.removeprefix(OF)): spec.number("rule", spec.options[key], wanted) for key in own

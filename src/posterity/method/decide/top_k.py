@@ -57,6 +57,8 @@ class DigitCounts:
     def __init__(self, level: int) -> None:
         self.level = level
         self.total = 0
+        self.lowest, self.highest = HIGHEST, LOWEST
+        """Between which keys they lie, as far as that was looked at."""
         self._waiting: list[Counts] = []
         self._held = 0
         self._counts: Counts | None = None
@@ -81,9 +83,16 @@ class DigitCounts:
         if self._held >= FEW:
             self._settle()
 
+    def reach_over(self, keys: Keys) -> None:
+        """The keys that were counted."""
+        self.lowest = min(self.lowest, keys.min(initial=self.lowest))
+        self.highest = max(self.highest, keys.max(initial=self.highest))
+
     def merge(self, other: DigitCounts) -> None:
         """Add what was counted elsewhere."""
         self.total += other.total
+        self.lowest = min(self.lowest, other.lowest)
+        self.highest = max(self.highest, other.highest)
         self._waiting += other._waiting
         self._held += other._held
         for sent in (other._sent, None if other._counts is None else (None, other._counts)):
@@ -215,33 +224,21 @@ class Blocks(Protocol):
         """What is seen of each part, in order; every call is one pass over all items."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Counted:
-    """How many candidates have each value of a digit, and between which keys they lie."""
-
-    tally: DigitCounts
-    lowest: np.uint64 = HIGHEST
-    highest: np.uint64 = LOWEST
-
-
-def _count_digits(blocks: Iterable[Block], cut: Cut, level: int) -> _Counted:
-    tally, lowest, highest = DigitCounts(level), HIGHEST, LOWEST
+def _count_digits(blocks: Iterable[Block], cut: Cut, level: int) -> DigitCounts:
+    tally = DigitCounts(level)
     for block in blocks:
         _, at = block.split(cut)
         tally.add(block.digit(level)[at])
         if 0 < level < 3:
-            keys: Keys = descending(block.score[at])
-            lowest = min(lowest, keys.min(initial=lowest))
-            highest = max(highest, keys.max(initial=highest))
-    return _Counted(tally, lowest, highest)
+            tally.reach_over(descending(block.score[at]))
+    return tally
 
 
-def _counted(blocks: Blocks, cut: Cut, level: int) -> _Counted:
-    tally, lowest, highest = DigitCounts(level), HIGHEST, LOWEST
+def _counted(blocks: Blocks, cut: Cut, level: int) -> DigitCounts:
+    tally = DigitCounts(level)
     for part in blocks(partial(_count_digits, cut=cut, level=level)):
-        tally.merge(part.tally)
-        lowest, highest = min(lowest, part.lowest), max(highest, part.highest)
-    return _Counted(tally, lowest, highest)
+        tally.merge(part)
+    return tally
 
 
 def find_cut(blocks: Blocks, evaluations: Callable[[int], int], *, cap: int = CAP) -> Cut:
@@ -249,17 +246,17 @@ def find_cut(blocks: Blocks, evaluations: Callable[[int], int], *, cap: int = CA
 
     One pass finds a cut with few enough candidates at it, unless many have nearly the same score.
     """
-    tally = _counted(blocks, Cut.whole(0, 0), 0).tally
+    tally = _counted(blocks, Cut.whole(0, 0), 0)
     cut = Cut.whole(tally.total, evaluations(tally.total))
     if cut.left == cut.held or not cut.left:
         return cut
     cut = cut.narrowed(tally)
     level = 1
     while min(cut.left, cut.held - cut.left) and cut.held > cap and level < len(WIDTHS):
-        counted = _counted(blocks, cut, level)
-        cut = cut.narrowed(counted.tally)
+        tally = _counted(blocks, cut, level)
+        cut = cut.narrowed(tally)
         # Equal scores have no more bits to tell them apart; only the hash of the row has.
-        equal = counted.lowest == counted.highest
+        equal = tally.lowest == tally.highest
         level = 3 if level < 3 and equal else level + 1
     return cut
 
@@ -272,9 +269,9 @@ def chosen(blocks: Blocks, cut: Cut, tell: Callable[[Rows, Codes], Told]) -> Ite
     before the cut, where the block is, then of those at it.
     """
     waiting: list[Block] = []
-    for part in blocks(partial(_before, cut=cut, tell=tell)):
-        waiting += part.waiting
-        yield from part.told
+    for told, at_cut in blocks(partial(_before, cut=cut, tell=tell)):
+        waiting += at_cut
+        yield from told
     if not waiting:
         return
     rows = np.concatenate([block.rows for block in waiting])
@@ -290,22 +287,17 @@ def chosen(blocks: Blocks, cut: Cut, tell: Callable[[Rows, Codes], Told]) -> Ite
     yield tell(rows[taken], codes[taken])
 
 
-@dataclass(frozen=True, eq=False)
-class _Before:
+def _before(
+    blocks: Iterable[Block], cut: Cut, tell: Callable[[Rows, Codes], Told]
+) -> tuple[list[Told], list[Block]]:
     """What is told of the items before a cut, and the items at it."""
-
-    told: list[Any]
-    waiting: list[Block]
-
-
-def _before(blocks: Iterable[Block], cut: Cut, tell: Callable[[Rows, Codes], Any]) -> _Before:
-    found = _Before([], [])
+    told, waiting = [], []
     for block in blocks:
         before, at = block.split(cut)
         if cut.left == cut.held:
             before |= at
         elif cut.left:
             own = block.score[at], block.rows[at], block.first[at], block.codes[at]
-            found.waiting.append(Block(*own))
-        found.told.append(tell(block.rows[before], block.codes[before]))
-    return found
+            waiting.append(Block(*own))
+        told.append(tell(block.rows[before], block.codes[before]))
+    return told, waiting
