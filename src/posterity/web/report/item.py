@@ -11,8 +11,8 @@ from posterity.engine.inspect import explain, queries
 from posterity.engine.items.add import find_rows, id_array
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import all_beliefs
-from posterity.engine.ledger.history import ShardHistory, parts_of
-from posterity.engine.ledger.steps import UPDATE, live_updates
+from posterity.engine.ledger.history import ShardHistory
+from posterity.engine.ledger.steps import UPDATE
 from posterity.engine.steps import WORTH
 from posterity.engine.steps.review_queue import Queue, queue
 from posterity.method.data.arrays import Floats
@@ -73,11 +73,8 @@ def _over_time(context: Context, row: int) -> dict[str, Any]:
 
 
 def _believed_after(context: Context, history: ShardHistory, step: int) -> Floats:
-    live = live_updates([one for one in context.headers if one.step <= step])
-    cast = history.votes_of(np.zeros(1, np.int64), live)
-    own = [at for at, votes in enumerate(cast) if votes.hard[0] != MISSING]
-    parts = parts_of(context, [live[at] for at in own])
-    believed: Floats = all_beliefs(parts[-1].fit, parts, [cast[at] for at in own], 1)[0]
+    steps, votes = explain.votes_until(context, history, step)
+    believed: Floats = all_beliefs(steps[-1].fit, steps, votes, 1)[0]
     # Classes that were appended since were not believed then.
     return np.pad(believed, (0, len(context.classes) - len(believed)))
 
