@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an operation found or did: it prints itself, for people."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return asdict(self)
+
 
 _CELL = "text-align:right;padding:2px 12px 2px 0;font-variant-numeric:tabular-nums"
 _TEXT = "text-align:left;padding:2px 12px 2px 0"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from posterity.cli.output import as_json_option, echo, print_json, store_argument, tell
+from posterity.cli.output import as_json_option, store_argument, tell
 from posterity.errors import InvalidParameter
 from posterity.storage.output import written_whole
 from posterity.store import Store
@@ -67,12 +67,10 @@ def serve_command(
     """
     held = Store(store)
 
-    def tell(address: str) -> None:
-        if as_json:
-            print_json({"url": address, "store": store, "writes": allow_writes})
-        else:
-            kind = "changes are allowed" if allow_writes else "read-only"
-            echo(f"{store} at {address} ({kind}); stop with Ctrl+C")
+    def announce(address: str) -> None:
+        kind = "changes are allowed" if allow_writes else "read-only"
+        about = {"url": address, "store": store, "writes": allow_writes}
+        tell(as_json, about, f"{store} at {address} ({kind}); stop with Ctrl+C")
         if open_it:
             click.launch(address)
 
@@ -83,7 +81,7 @@ def serve_command(
         writes=allow_writes,
         token=token,
         pictures=Path(pictures),
-        tell=tell,
+        tell=announce,
     )
 
 

@@ -6,14 +6,15 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from posterity._text import Result
 from posterity.engine.evaluation.plans import Plan, load_plan
 from posterity.engine.ledger.context import Context
 from posterity.errors import StoreError, UnknownName
@@ -196,7 +197,7 @@ PLANNED, STARTED, DAMAGED = "planned", "started", "damaged"
 
 
 @dataclass(frozen=True)
-class OpenRun:
+class OpenRun(Result):
     """A plan, or a run with votes that wait for their step."""
 
     run: str
@@ -211,10 +212,6 @@ class OpenRun:
     read: int | None = None
     """The last step when it was planned."""
     started: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
 
 def open_runs(context: Context) -> list[OpenRun]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from posterity._text import counted
+from posterity._text import Result, counted
 from posterity.engine.items.add import id_array, rows_or_none
 from posterity.engine.labelled.labelled_file import (
     NOTHING,
@@ -47,7 +47,7 @@ WIDE = 0.05
 
 
 @dataclass(frozen=True)
-class Registration:
+class Registration(Result):
     """What is known of a model after it was registered."""
 
     model: str
@@ -62,10 +62,6 @@ class Registration:
     source: str | None = None
     """Where its votes come from, if the store knows."""
     cost: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         told = f"{self.model} is registered"

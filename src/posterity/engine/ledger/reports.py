@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from posterity import _text
-from posterity._text import counted
+from posterity._text import Result, counted
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import Decided
 from posterity.method import metrics
@@ -32,7 +32,7 @@ UNIT = 10**6
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Result):
     """What a step did."""
 
     step: int | None
@@ -73,10 +73,6 @@ class Report:
     def nothing(cls, model: str, note: str) -> Report:
         """Of a call that found its work done."""
         return cls(None, "", model, 0, 0, 0, 0, 0.0, 0.0, note)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def with_note(self, note: str) -> Report:
         """The same with something told before."""
@@ -161,7 +157,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Expected:
+class Expected(Result):
     """What the labels and the flips of a step are worth, without truth."""
 
     accuracy: Estimate | None
@@ -207,10 +203,6 @@ class Expected:
         names = ("accuracy", "positive_flips", "negative_flips")
         read = {name: told[name] and Estimate(**told[name]) for name in names}
         return cls(**{**told, **read})
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         if self.accuracy is None:

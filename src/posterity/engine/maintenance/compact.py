@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from posterity._text import counted
+from posterity._text import Result, counted
 from posterity.engine.evaluation.run_votes import all_runs, tidy
 from posterity.engine.ledger.commit import discarded, retried
 from posterity.engine.ledger.context import Context
@@ -32,17 +32,13 @@ FILE_BYTES = 2**27
 
 
 @dataclass(frozen=True)
-class Compacted:
+class Compacted(Result):
     """What a compaction did."""
 
     files_before: int
     files_after: int
     purged: int
     """Removed items whose rows are gone from every table."""
-
-    def to_dict(self) -> dict[str, int]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         purged = f"; {counted(self.purged, 'removed item')} purged" if self.purged else ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posterity._text import Progress, counted
+from posterity._text import Progress, Result, counted
 from posterity.engine.evaluation.consent import allow_own
 from posterity.engine.evaluation.plans import Plan, Request
 from posterity.engine.evaluation.run_votes import Run, tidy
@@ -42,7 +42,7 @@ ALREADY = "Nothing to do: this was imported already."
 
 
 @dataclass(frozen=True)
-class ImportReport:
+class ImportReport(Result):
     """What an import did."""
 
     items: int
@@ -52,10 +52,6 @@ class ImportReport:
     registrations: list[dict[str, Any]]
     dry_run: bool = False
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         if self.note:

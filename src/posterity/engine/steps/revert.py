@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posterity._text import counted
+from posterity._text import Result, counted
 from posterity._version import __version__
 from posterity.engine.ledger.commit import commit_step, retried
 from posterity.engine.ledger.context import Context, Shard
@@ -38,7 +38,7 @@ from posterity.storage.delta.commits import DataFile
 
 
 @dataclass(frozen=True)
-class Reverted:
+class Reverted(Result):
     """What a revert did."""
 
     step: int
@@ -51,10 +51,6 @@ class Reverted:
     note: str = ""
     pending: int = 0
     """Flips pending after it."""
-
-    def to_dict(self) -> dict[str, int | str]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return self.note or (
