@@ -1,4 +1,4 @@
-"""Text for people: counted nouns, and HTML for notebooks."""
+"""Text for people: counted nouns, numbers with intervals, and HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -89,6 +89,27 @@ def counted(number: int, noun: str, verb: str = "") -> str:
         noun += "es" if noun.endswith("s") else "s"
     told = f"{number:,} {noun}"
     return f"{told} {_OF_ONE[verb] if number == 1 else verb}" if verb else told
+
+
+def shown(value: float, low: float | None = None, high: float | None = None) -> str:
+    """A count and its interval.
+
+    >>> shown(310.4, 250.2, 371.0), shown(1.26, 0.5, 2.2), shown(0.25)
+    ('310 (250 to 371)', '1.3 (0.5 to 2.2)', '0.2')
+    """
+    digits = 0 if abs(value) >= 10 else 1
+    between = "" if low is None or high is None else f" ({low:,.{digits}f} to {high:,.{digits}f})"
+    return f"{value:,.{digits}f}{between}"
+
+
+def percent(value: float, low: float | None = None, high: float | None = None) -> str:
+    """A share and its interval.
+
+    >>> percent(0.7921, 0.784, 0.8), percent(0.5)
+    ('79.2 % (78.4 to 80.0)', '50.0 %')
+    """
+    between = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
+    return f"{100 * value:.1f} %{between}"
 
 
 _UNSEEN = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)

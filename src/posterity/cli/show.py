@@ -11,7 +11,6 @@ from posterity.cli.output import as_json_option, store_argument, tell
 from posterity.errors import InvalidParameter
 from posterity.storage.output import written_whole
 from posterity.store import Store
-from posterity.web.report.summary import summary
 from posterity.web.server.serve import HOST, PORT, serve
 
 SUFFIXES = (".html", ".md", ".json")
@@ -113,6 +112,8 @@ def report_command(
       posterity report photos --step 7 -o last-night.html
       posterity report photos --step 7 -o last-night.md
     """
+    from posterity.web.report.summary import summary
+
     target = None if out is None else Path(out)
     if target is not None and target.suffix.lower() not in SUFFIXES:
         raise InvalidParameter.of("out", "a .html, .md or .json file", out)

@@ -17,7 +17,7 @@ from posterity.engine.steps import WORTH
 from posterity.engine.steps.review_queue import Queue, queue
 from posterity.method.data.arrays import Floats
 from posterity.method.data.votes import MISSING
-from posterity.web.report.payloads import payloads_of
+from posterity.web.report.payloads import payloads_of, with_payloads
 
 CLASSES = 6
 """Classes whose belief is followed; the others are summed up."""
@@ -88,12 +88,9 @@ def review_view(
 ) -> dict[str, Any]:
     """The next items to ask a person about, each with its payload and its likely classes."""
     asked = queue(context, count=count, order=order, where=None)
-    items = asked.items.to_pylist()
-    rows = np.array([item["row"] for item in items], dtype=np.int64)
-    payloads = payloads_of(context, rows, pictures)
+    items = with_payloads(context, asked.items.to_pylist(), pictures)
     choices = _choices(context, asked)
     for item in items:
-        item["payload"] = payloads.get(item["row"], [])
         item["choices"] = choices.get(item["row"], [])
     return {
         "store": context.description.store,
