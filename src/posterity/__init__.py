@@ -9,34 +9,42 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from posterity._version import __version__
+from posterity._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from posterity import errors, replay
-    from posterity.engine import executors
-    from posterity.engine.evaluation.evaluate import Evaluation
-    from posterity.engine.evaluation.plans import Plan
-    from posterity.engine.evaluation.vote_file import VoteFile
-    from posterity.engine.inspect.explanation import Explanation
-    from posterity.engine.labelled.register import Registration
-    from posterity.engine.ledger.reports import Report
-    from posterity.errors import PosterityError
-    from posterity.method import metrics
-    from posterity.method.beliefs import confusion, fit, priors
-    from posterity.method.beliefs import plain as beliefs
-    from posterity.method.beliefs.confusion import Confusion
-    from posterity.method.beliefs.plain import Beliefs
-    from posterity.method.data import votes
-    from posterity.method.data.classes import Classes, ClassMap
-    from posterity.method.data.votes import SoftVotes
-    from posterity.method.decide import rules, selectors
-    from posterity.method.decide.budget import Budget, Spending
-    from posterity.method.decide.rules import CostRatio
-    from posterity.models import adapters
-    from posterity.models.model import Model
-    from posterity.replay import Recording
-    from posterity.store import Store
-    from posterity.web.report.summary import summary
+    from posterity import errors as errors
+    from posterity import replay as replay
+    from posterity.engine import executors as executors
+    from posterity.engine.evaluation.evaluate import Evaluation as Evaluation
+    from posterity.engine.evaluation.plans import Plan as Plan
+    from posterity.engine.evaluation.vote_file import VoteFile as VoteFile
+    from posterity.engine.inspect.explanation import Explanation as Explanation
+    from posterity.engine.labelled.register import Registration as Registration
+    from posterity.engine.ledger.reports import Report as Report
+    from posterity.errors import PosterityError as PosterityError
+    from posterity.method import metrics as metrics
+    from posterity.method.beliefs import confusion as confusion
+    from posterity.method.beliefs import fit as fit
+    from posterity.method.beliefs import plain
+    from posterity.method.beliefs import priors as priors
+    from posterity.method.beliefs.confusion import Confusion as Confusion
+    from posterity.method.beliefs.plain import Beliefs as Beliefs
+    from posterity.method.data import votes as votes
+    from posterity.method.data.classes import Classes as Classes
+    from posterity.method.data.classes import ClassMap as ClassMap
+    from posterity.method.data.votes import SoftVotes as SoftVotes
+    from posterity.method.decide import rules as rules
+    from posterity.method.decide import selectors as selectors
+    from posterity.method.decide.budget import Budget as Budget
+    from posterity.method.decide.budget import Spending as Spending
+    from posterity.method.decide.rules import CostRatio as CostRatio
+    from posterity.models import adapters as adapters
+    from posterity.models.model import Model as Model
+    from posterity.replay import Recording as Recording
+    from posterity.store import Store as Store
+    from posterity.web.report.summary import summary as summary
+
+    beliefs = plain
 
 _HOMES = {
     "Beliefs": "method.beliefs.plain",
@@ -77,40 +85,7 @@ _FAMILIES = {
 }
 """Namespaces."""
 
-__all__ = [
-    "Beliefs",
-    "Budget",
-    "ClassMap",
-    "Classes",
-    "Confusion",
-    "CostRatio",
-    "Evaluation",
-    "Explanation",
-    "Model",
-    "Plan",
-    "PosterityError",
-    "Recording",
-    "Registration",
-    "Report",
-    "SoftVotes",
-    "Spending",
-    "Store",
-    "VoteFile",
-    "__version__",
-    "adapters",
-    "beliefs",
-    "confusion",
-    "errors",
-    "executors",
-    "fit",
-    "metrics",
-    "priors",
-    "replay",
-    "rules",
-    "selectors",
-    "summary",
-    "votes",
-]
+__all__ = sorted([*_HOMES, *_FAMILIES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:

@@ -151,13 +151,14 @@ def run(arguments: Sequence[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get(TRACEBACK):
             raise
-        told = {name: _cut(text) for name, text in _told(error).items()}
+        code, told = _told(error)
+        told = {name: _cut(text) for name, text in told.items()}
         if as_json:
             echo(json_text({"error": told}), err=True)
         else:
             hint = f" {told['hint']}" if told["hint"] else ""
             echo(f"Error: {told['message']}{hint}", err=True)
-        return _exit_code(error)
+        return code
 
 
 def _cut(text: str | None) -> str | None:
@@ -165,32 +166,22 @@ def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def _told(error: BaseException) -> dict[str, str | None]:
-    """An error as kind, message and hint."""
+def _told(error: BaseException) -> tuple[int, dict[str, str | None]]:
+    """The exit code, and an error as kind, message and hint."""
     if isinstance(error, PosterityError):
-        return error.to_dict()
+        return error.exit_code, error.to_dict()
+    code, kind, hint = 1, "bug", None
     if isinstance(error, click.UsageError):
-        command = error.ctx.command_path if error.ctx else "posterity"
-        hint = f"Try '{command} --help'."
-        return {"kind": "usage", "message": error.format_message(), "hint": hint}
-    if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        return {"kind": "interrupted", "message": "Interrupted.", "hint": None}
-    if isinstance(error, UnicodeEncodeError):
-        message = "An argument has bytes that are not UTF-8 text."
-        return {"kind": "usage", "message": message, "hint": None}
-    if isinstance(error, OSError):
+        code, kind, message = 2, "usage", error.format_message()
+        hint = f"Try '{error.ctx.command_path if error.ctx else 'posterity'} --help'."
+    elif isinstance(error, (click.Abort, KeyboardInterrupt)):
+        code, kind, message = 130, "interrupted", "Interrupted."
+    elif isinstance(error, UnicodeEncodeError):
+        code, kind, message = 2, "usage", "An argument has bytes that are not UTF-8 text."
+    elif isinstance(error, OSError):
         which = f": '{error.filename}'" if error.filename else ""
-        return {"kind": "file", "message": f"{error.strerror or error}{which}.", "hint": None}
-    return {
-        "kind": "bug",
-        "message": f"Unexpected {type(error).__name__}: {error}.",
-        "hint": f"Please report it, with what {TRACEBACK}=1 in the environment prints.",
-    }
-
-
-def _exit_code(error: BaseException) -> int:
-    if isinstance(error, PosterityError):
-        return error.exit_code
-    if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        return 130
-    return 2 if isinstance(error, (click.UsageError, UnicodeEncodeError)) else 1
+        kind, message = "file", f"{error.strerror or error}{which}."
+    else:
+        message = f"Unexpected {type(error).__name__}: {error}."
+        hint = f"Please report it, with what {TRACEBACK}=1 in the environment prints."
+    return code, {"kind": kind, "message": message, "hint": hint}

@@ -17,6 +17,7 @@ from posterity.cli.output import (
     progress_bar,
     store_argument,
     tell,
+    with_options,
 )
 from posterity.engine.maintenance.create import is_store
 from posterity.errors import InvalidData, InvalidParameter
@@ -27,7 +28,7 @@ from posterity.models.model import Model
 from posterity.storage.input import SUFFIXES, column, read_rows, truth_types
 from posterity.store import Store
 
-MODEL_OPTIONS = (
+_model_options = with_options(
     click.option(
         "--labelled", metavar="FILE", help="Truth and vote on labelled items; or truth by id."
     ),
@@ -51,13 +52,7 @@ MODEL_OPTIONS = (
     click.option("--class-map", metavar="FILE", help="Its classes,ours: CSV lines, or JSON."),
     click.option("--other", metavar="CLASS", help="Our class for what only the model knows."),
 )
-
-
-def _with_model_options(command: Any) -> Any:
-    """How a model errs and what its words mean: the same for `model` and `import`."""
-    for option in reversed(MODEL_OPTIONS):
-        command = option(command)
-    return command
+"""How a model errs and what its words mean: the same for `model` and `import`."""
 
 
 @click.command("init")
@@ -199,14 +194,10 @@ def add_command(store: str, file: str, id_column: str, executor: str, as_json: b
     whole file; only if all items are in the store just as given, there is nothing to do.
     """
     count = Store(store, executor=executor).add(file, id=id_column)
-    if as_json:
-        print_json({"added": count})
-    else:
-        echo(
-            f"{counted(count, 'item')} added"
-            if count
-            else "Done already: the store has all these items."
-        )
+    done = f"{counted(count, 'item')} added"
+    tell(
+        as_json, {"added": count}, done if count else "Done already: the store has all these items."
+    )
 
 
 @click.command("import")
@@ -229,7 +220,7 @@ def add_command(store: str, file: str, id_column: str, executor: str, as_json: b
     show_default=True,
     help="How labels are decided from the second model on.",
 )
-@_with_model_options
+@_model_options
 @click.option("--dry-run", is_flag=True, help="Read and check everything, change nothing.")
 @executor_option
 @as_json_option
@@ -293,7 +284,7 @@ def import_command(
             dry_run=dry_run,
             progress=progress,
         )
-    tell(as_json, done.to_dict(), str(done))
+    tell(as_json, done)
 
 
 def _softs(given: tuple[str, ...], models: tuple[str, ...]) -> dict[str, str]:
@@ -332,7 +323,7 @@ def _own_names(given: str, kind: type) -> list[Any]:
 @click.command("model")
 @store_argument
 @click.argument("name")
-@_with_model_options
+@_model_options
 @click.option("--predict", metavar="SOURCE", help="MODULE:NAME, or an adapter; see docs/models.md.")
 @click.option("--soft", type=int, metavar="M", help="Keep and fold the top M class probabilities.")
 @click.option(
@@ -358,4 +349,4 @@ def model_command(store: str, name: str, as_json: bool, **said: Any) -> None:
     """
     held = Store(store)
     done = held.register(Model(name, **_read_said(held, said)))
-    tell(as_json, done.to_dict(), str(done))
+    tell(as_json, done)

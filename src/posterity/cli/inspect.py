@@ -124,18 +124,15 @@ def runs_command(store: str, drop: str | None, as_json: bool) -> None:
       posterity runs photos --drop 4f1c0e9b7a52-1
     """
     held = Store(store)
-    dropped = None if drop is None else held.drop_run(drop)
-    listed = [] if drop is not None else held.runs()
-    if as_json:
-        told = {"runs": [run.to_dict() for run in listed]}
-        print_json(told if dropped is None else {"dropped": dropped.to_dict()})
-    elif dropped is not None:
+    if drop is not None:
+        dropped = held.drop_run(drop)
         votes = "" if dropped.votes is None else f" with {counted(dropped.votes, 'vote')}"
-        echo(f"Dropped {dropped.state} run {dropped.run}{votes}.")
-    elif listed:
-        show(plain_table([run.to_dict() for run in listed]))
-    else:
-        echo("No plans, and no unfinished runs.")
+        done = f"Dropped {dropped.state} run {dropped.run}{votes}."
+        tell(as_json, {"dropped": dropped.to_dict()}, done)
+        return
+    runs = [run.to_dict() for run in held.runs()]
+    shown = plain_table(runs) if runs else "No plans, and no unfinished runs."
+    tell(as_json, {"runs": runs}, shown)
 
 
 out_option = click.option(
@@ -158,9 +155,8 @@ def flips_command(
     store: str, step: int | None, out: str | None, exact: bool, executor: str, as_json: bool
 ) -> None:
     """Items whose label a step changed: id, row, old, new, belief, step, reason; by row."""
-    sharded = queries.flips_by_shard(_opened(store, out, executor), step)
-    told = _taken(sharded, out, as_json, exact=exact)
-    _tell(told, "flips", out, as_json=as_json)
+    flips = queries.flips_by_shard(_opened(store, out, executor), step)
+    _tell_rows(flips, "flips", out, exact=exact, as_json=as_json)
 
 
 @click.command("labels")
@@ -182,11 +178,10 @@ def labels_command(
     """
     context = _opened(store, out, executor)
     if since is None:
-        sharded = publish.labels_by_shard(context)
+        what, rows = "labels", publish.labels_by_shard(context)
     else:
-        sharded = queries.changes_by_shard(context, since)
-    told = _taken(sharded, out, as_json, exact=exact)
-    _tell(told, "labels" if since is None else "changes", out, as_json=as_json)
+        what, rows = "changes", queries.changes_by_shard(context, since)
+    _tell_rows(rows, what, out, exact=exact, as_json=as_json)
 
 
 @click.command("history")
@@ -199,10 +194,8 @@ def history_command(store: str, item: str, as_json: bool) -> None:
     """
     held = Store(store)
     told = held.history(held._context().read_id(item))
-    if as_json:
-        print_json({"history": told})
-    else:
-        show(plain_table(told) if told else "nobody has voted on this item yet")
+    shown = plain_table(told) if told else "nobody has voted on this item yet"
+    tell(as_json, {"history": told}, shown)
 
 
 @click.command("explain")
@@ -218,7 +211,7 @@ def explain_command(store: str, item: str, as_json: bool) -> None:
     """
     held = Store(store)
     told = held.explain(held._context().read_id(item))
-    tell(as_json, told.to_dict(), str(told))
+    tell(as_json, told)
 
 
 @click.command("reliability")
@@ -238,7 +231,7 @@ def reliability_command(store: str, plot: str | None, as_json: bool) -> None:
     found = Store(store).reliability()
     if plot is not None:
         replay.reliability(found.labels, found.best, Path(plot))
-    tell(as_json, found.to_dict(), str(found) + (f"\ndrawn in {plot}" if plot else ""))
+    tell(as_json, found, str(found) + (f"\ndrawn in {plot}" if plot else ""))
 
 
 @click.command("check")
@@ -276,36 +269,29 @@ def _opened(store: str, out: str | None, executor: str) -> Context:
     return Context(open_files(store), open_executor(executor))
 
 
-def _taken(
-    sharded: Sharded, out: str | None, as_json: bool, *, exact: bool
-) -> tuple[list[dict[str, Any]], int]:
-    """The rows to show, and how many there are in all; written on the way, if asked."""
-    shown: list[dict[str, Any]] = []
+def _tell_rows(sharded: Sharded, what: str, out: str | None, *, exact: bool, as_json: bool) -> None:
+    """The first rows and how many there are, or all of them as JSON; all written, if asked."""
+    first: list[dict[str, Any]] = []
 
     def passing(progress: Progress | None) -> Iterator[pa.Table]:
         for table in sharded.each(progress):
-            wanted = table.num_rows if as_json and out is None else SHOWN - len(shown)
+            wanted = table.num_rows if as_json and out is None else SHOWN - len(first)
             # As plain rows: a slice would hold on to the whole table.
-            shown.extend(table.slice(0, wanted).to_pylist())
+            first.extend(table.slice(0, wanted).to_pylist())
             yield table
 
     with progress_bar("Reading", "items") as progress:
         if out is None:
-            return shown, sum(table.num_rows for table in passing(progress))
-        if is_folder(out):
-            return sharded.write(open_files(out), first=SHOWN, progress=progress)
-        target = Path(local_path(out))
-        return shown, write_stream(target, sharded.schema, passing(progress), exact=exact)
-
-
-def _tell(
-    told: tuple[list[dict[str, Any]], int], what: str, out: str | None, *, as_json: bool
-) -> None:
-    shown, count = told
+            count = sum(table.num_rows for table in passing(progress))
+        elif is_folder(out):
+            first, count = sharded.write(open_files(out), first=SHOWN, progress=progress)
+        else:
+            target = Path(local_path(out))
+            count = write_stream(target, sharded.schema, passing(progress), exact=exact)
     if as_json:
-        print_json({what: shown})
+        print_json({what: first})
         return
-    if shown:
-        show(plain_table(shown))
+    if first:
+        show(plain_table(first))
     more = f", the first {SHOWN} shown" if count > SHOWN else ""
     echo(f"{count:,} {what}{more}" + (f"; all in {out}" if out else ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -93,15 +93,31 @@ exact_option = click.option(
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def plain_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Rows as a table; numbers to the right, nothing as a dash."""
-    shown = Table(box=SIMPLE_HEAD, header_style="bold")
+def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Options that several commands have, as one decorator; help lists them in this order."""
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def plain_table(
+    rows: Sequence[dict[str, Any]], *, right: Collection[str] = (), caption: str | None = None
+) -> Table:
+    """Rows as a table; numbers to the right, and texts of these columns; nothing as a dash."""
+    shown = Table(box=SIMPLE_HEAD, header_style="bold", caption=caption, caption_justify="left")
     for key in rows[0]:
-        numeric = all(isinstance(row[key], (int, float, type(None))) for row in rows)
+        numeric = key in right or all(isinstance(row[key], _NUMERIC) for row in rows)
         shown.add_column(key, justify="right" if numeric else "left")
     for row in rows:
         shown.add_row(*(Text(_cell(value)) for value in row.values()))
     return shown
+
+
+_NUMERIC = (int, float, type(None))
 
 
 def _cell(value: Any) -> str:
@@ -115,12 +131,14 @@ def print_json(value: Any) -> None:
     echo(json_text(value, indent=1))
 
 
-def tell(as_json: bool, value: Any, text: str) -> None:
-    """What a command has to say: to programs, or to people."""
+def tell(as_json: bool, value: Any, text: str | RenderableType | None = None) -> None:
+    """What a command has to say: to programs, or to people; a result says both itself."""
     if as_json:
-        print_json(value)
+        print_json(value.to_dict() if hasattr(value, "to_dict") else value)
+    elif text is None or isinstance(text, str):
+        echo(str(value) if text is None else text)
     else:
-        echo(text)
+        show(text)
 
 
 def confirmed(told: str, question: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -85,7 +84,7 @@ def review_command(
     held = Store(store, executor=executor)
     if answers is not None:
         done = held.review(answers, id=id_column, answer=answer, learn=learn, dry_run=dry_run)
-        tell(as_json, done.to_dict(), str(done))
+        tell(as_json, done)
         return
     if out is not None:
         check_target(Path(local_path(out)))
@@ -96,7 +95,7 @@ def review_command(
         print_json(queue.to_dict())
         return
     if len(queue) and out is None:
-        show(plain_table([_shown(row) for row in queue.items.to_pylist()]))
+        show(plain_table(queue.items.drop_columns(["row"]).to_pylist()))
     echo(str(queue) + (f"\nitems in {out}; fill in its column '{ANSWER}'" if out else ""))
 
 
@@ -107,8 +106,3 @@ def _refuse_others(context: click.Context, names: tuple[str, ...], answering: bo
             flag = {"id_column": "--id"}.get(name, f"--{name.replace('_', '-')}")
             needs = "has no use with --answers" if answering else "needs --answers"
             raise click.UsageError(f"{flag} {needs}.", context)
-
-
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    del row["row"]
-    return row

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
-from posterity.cli.output import as_json_option, echo, print_json, store_argument, tell
+from posterity.cli.output import as_json_option, store_argument, tell
 from posterity.errors import InvalidParameter
 from posterity.storage.output import written_whole
 from posterity.store import Store
-from posterity.web.report.summary import summary
 from posterity.web.server.serve import HOST, PORT, serve
 
 SUFFIXES = (".html", ".md", ".json")
@@ -67,12 +66,10 @@ def serve_command(
     """
     held = Store(store)
 
-    def tell(address: str) -> None:
-        if as_json:
-            print_json({"url": address, "store": store, "writes": allow_writes})
-        else:
-            kind = "changes are allowed" if allow_writes else "read-only"
-            echo(f"{store} at {address} ({kind}); stop with Ctrl+C")
+    def announce(address: str) -> None:
+        kind = "changes are allowed" if allow_writes else "read-only"
+        about = {"url": address, "store": store, "writes": allow_writes}
+        tell(as_json, about, f"{store} at {address} ({kind}); stop with Ctrl+C")
         if open_it:
             click.launch(address)
 
@@ -83,7 +80,7 @@ def serve_command(
         writes=allow_writes,
         token=token,
         pictures=Path(pictures),
-        tell=tell,
+        tell=announce,
     )
 
 
@@ -115,6 +112,8 @@ def report_command(
       posterity report photos --step 7 -o last-night.html
       posterity report photos --step 7 -o last-night.md
     """
+    from posterity.web.report.summary import summary
+
     target = None if out is None else Path(out)
     if target is not None and target.suffix.lower() not in SUFFIXES:
         raise InvalidParameter.of("out", "a .html, .md or .json file", out)

@@ -11,15 +11,13 @@ from posterity._text import counted
 from posterity.cli.output import (
     as_json_option,
     confirmed,
-    echo,
     exact_option,
     executor_option,
     plain_table,
-    print_json,
     progress_bar,
-    show,
     store_argument,
     tell,
+    with_options,
 )
 from posterity.engine.evaluation.evaluate import BATCH, MAX_ERRORS, Evaluation
 from posterity.engine.evaluation.vote_file import VoteFile
@@ -44,43 +42,35 @@ def remove_command(store: str, items: tuple[str, ...], as_json: bool) -> None:
     held = Store(store)
     read_id = held._context().read_id
     count = held.remove([read_id(item) for item in items])
-    if as_json:
-        print_json({"removed": count})
-    else:
-        done = counted(count, "item") if count else "Done already: all of these items were"
-        echo(f"{done} removed; `posterity compact {store}` purges them")
+    done = counted(count, "item") if count else "Done already: all of these items were"
+    tell(as_json, {"removed": count}, f"{done} removed; `posterity compact {store}` purges them")
 
 
-def _step_options(command: Any) -> Any:
-    """What plan and update have in common."""
-    for option in (
-        click.option("--seed", default=0, show_default=True, help="For random selection."),
-        click.option("--where", metavar="SQL", help="Only items whose payload satisfies this."),
-        click.option(
-            "--rule",
-            default=DEFAULT_RULE,
-            show_default=True,
-            help="How labels are decided; names as in `replay --help`. With +confirm a flip stays"
-            " pending until the item's next vote, or the next update without one.",
-        ),
-        click.option(
-            "--selector",
-            help="value (what a vote could change), entropy, random[:SEED], everything."
-            " [default: value; with plain beliefs entropy]",
-        ),
-        click.option(
-            "--budget",
-            help="Of this step: 10%, 0.1 or 500. Of all steps that are given the same words:"
-            " total:AMOUNT[,horizon=STEPS][,price=P], the amount in what evaluations cost, or"
-            " total:160% of the items. At a price: price:P, what a net correction is worth."
-            " [default: everything at first, then 10%]",
-        ),
-        click.option(
-            "--more", is_flag=True, help="Go on with a model where its last step stopped."
-        ),
-    ):
-        command = option(command)
-    return command
+_step_options = with_options(
+    click.option("--more", is_flag=True, help="Go on with a model where its last step stopped."),
+    click.option(
+        "--budget",
+        help="Of this step: 10%, 0.1 or 500. Of all steps that are given the same words:"
+        " total:AMOUNT[,horizon=STEPS][,price=P], the amount in what evaluations cost, or"
+        " total:160% of the items. At a price: price:P, what a net correction is worth."
+        " [default: everything at first, then 10%]",
+    ),
+    click.option(
+        "--selector",
+        help="value (what a vote could change), entropy, random[:SEED], everything."
+        " [default: value; with plain beliefs entropy]",
+    ),
+    click.option(
+        "--rule",
+        default=DEFAULT_RULE,
+        show_default=True,
+        help="How labels are decided; names as in `replay --help`. With +confirm a flip stays"
+        " pending until the item's next vote, or the next update without one.",
+    ),
+    click.option("--where", metavar="SQL", help="Only items whose payload satisfies this."),
+    click.option("--seed", default=0, show_default=True, help="For random selection."),
+)
+"""What plan and update have in common."""
 
 
 @click.command("plan")
@@ -108,7 +98,7 @@ def plan_command(
     plan = held.plan(model, **step)
     if out is not None:
         write_batches(held.planned_batches(plan), Path(local_path(out)), exact=exact)
-    tell(as_json, plan.to_dict(), str(plan) + (f"\nitems in {out}" if out else ""))
+    tell(as_json, plan, str(plan) + (f"\nitems in {out}" if out else ""))
 
 
 @click.command("compare")
@@ -138,10 +128,8 @@ def compare_command(
       posterity compare photos vit-l clip-large --money 250
     """
     found = Store(store, executor=executor).compare(models, money, rule=rule, selector=selector)
-    if as_json:
-        print_json({"choices": [choice.to_dict() for choice in found]})
-    else:
-        show(plain_table([choice.to_row() for choice in found]))
+    rows = [choice.to_row() for choice in found]
+    tell(as_json, {"choices": [choice.to_dict() for choice in found]}, plain_table(rows))
 
 
 @click.command("update")
@@ -223,7 +211,7 @@ def update_command(
         if as_json or not confirmed(refused.message, "Run it?"):
             raise
         report = carry_out(trust=True)
-    tell(as_json, report.to_dict(), str(report))
+    tell(as_json, report)
 
 
 @click.command("revert")
@@ -236,7 +224,7 @@ def revert_command(store: str, step: int, executor: str, as_json: bool) -> None:
     anew. Nothing is deleted, and a revert can be reverted.
     """
     done = Store(store, executor=executor).revert(step)
-    tell(as_json, done.to_dict(), str(done))
+    tell(as_json, done)
 
 
 @click.command("settle")
@@ -250,7 +238,7 @@ def settle_command(store: str, executor: str, as_json: bool) -> None:
     not look at the item makes them too. Can be undone with `revert`.
     """
     done = Store(store, executor=executor).settle()
-    tell(as_json, done.to_dict(), str(done))
+    tell(as_json, done)
 
 
 @click.command("compact")
@@ -263,7 +251,7 @@ def compact_command(store: str, executor: str, as_json: bool) -> None:
     The old files stay on disk until `vacuum`.
     """
     done = Store(store, executor=executor).compact()
-    tell(as_json, done.to_dict(), str(done))
+    tell(as_json, done)
 
 
 @click.command("vacuum")
@@ -285,8 +273,5 @@ def vacuum_command(store: str, hours: float, dry_run: bool, as_json: bool) -> No
     be run again.
     """
     count = Store(store).vacuum(hours=hours, dry_run=dry_run)
-    if as_json:
-        print_json({"files": count, "deleted": not dry_run})
-    else:
-        files = f"{counted(count, 'file')} would be" if dry_run else counted(count, "file", "were")
-        echo(f"{files} deleted")
+    files = f"{counted(count, 'file')} would be" if dry_run else counted(count, "file", "were")
+    tell(as_json, {"files": count, "deleted": not dry_run}, f"{files} deleted")

@@ -10,12 +10,13 @@ if the target is like the labelled set; that cannot be told from inside, see ``s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from posterity._text import Result
 from posterity.method.data.arrays import ArrayLike, Floats
 
 NORMAL = 1.6448536
@@ -35,16 +36,12 @@ FEWEST = 1e-9
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Result):
     """A figure, and where it lies 90 times in 100; None where nothing tells."""
 
     value: float
     low: float | None = None
     high: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def times(self, factor: float) -> Estimate:
         """In another unit."""

@@ -14,12 +14,12 @@ of which goes by what was learnt on the other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
+from posterity._text import Result
 from posterity.errors import InvalidData
 from posterity.method.adapt.class_shares import drawn
 from posterity.method.data.arrays import ArrayLike, Codes, Counts, Floats, Rows
@@ -79,7 +79,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Result):
     """A figure of the target beside that of the labelled set."""
 
     figure: str
@@ -107,10 +107,6 @@ class Difference:
         clear = abs(errors) > CLEAR and abs(mean) > LEANS and mean * errors > 0
         large = abs(self.apart) > MATTERS[self.figure]
         return replace(self, errors=errors, unlike=clear and large)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         target, labelled = (f"{100 * share:.1f} %" for share in (self.target, self.labelled))

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from posterity.cli.demo.job import BUDGET, RULE, Job, run_job, score, write_files
-from posterity.cli.output import print_json, show
+from posterity.cli.output import plain_table, print_json, show, tell
 from posterity.errors import InvalidParameter
 from posterity.method.data.spec import MOST_SEED
 from posterity.replay import run
@@ -71,10 +70,7 @@ def demo_command(
     job = Job.prepare(seed=seed, items=items)
     if files is not None:
         written = write_files(job, Path(files))
-        if as_json:
-            print_json({"folder": files, "files": written})
-        else:
-            show(f"{files}: {', '.join(written)}")
+        tell(as_json, {"folder": files, "files": written}, f"{files}: {', '.join(written)}")
         return
     told: list[dict[str, Any]] = []
     if not as_json:
@@ -130,37 +126,39 @@ def _story(job: Job) -> str:
 
 
 def _steps(job: Job, told: list[dict[str, Any]]) -> Table:
-    caption = "accuracy: on the labelled texts; fixed, broke: as the beliefs have it"
-    shown = Table(box=SIMPLE_HEAD, header_style="bold", caption=caption, caption_justify="left")
-    shown.add_column("step", justify="right")
-    shown.add_column("detector")
-    for heading in ("accuracy", "evaluations", "flips", "fixed", "broke"):
-        shown.add_column(heading, justify="right")
+    rows = []
     for detector, report in zip(job.detectors, told, strict=True):
         first = report["step"] == 0
-        shown.add_row(
-            str(report["step"]),
-            detector.name,
-            f"{100 * job.accuracy(detector):.1f} %",
-            "imported" if first else f"{report['evaluations']:,}",
-            "–" if first else f"{report['flips']:,}",
-            "–" if first else f"{report['expected_positive_flips']:,.0f}",
-            "–" if first else f"{report['expected_negative_flips']:,.0f}",
+        rows.append(
+            {
+                "step": report["step"],
+                "detector": detector.name,
+                "accuracy": f"{100 * job.accuracy(detector):.1f} %",
+                "evaluations": "imported" if first else f"{report['evaluations']:,}",
+                "flips": "–" if first else f"{report['flips']:,}",
+                "fixed": "–" if first else f"{report['expected_positive_flips']:,.0f}",
+                "broke": "–" if first else f"{report['expected_negative_flips']:,.0f}",
+            }
         )
-    return shown
+    caption = "accuracy: on the labelled texts; fixed, broke: as the beliefs have it"
+    figures = ("accuracy", "evaluations", "flips", "fixed", "broke")
+    return plain_table(rows, right=figures, caption=caption)
 
 
 def _flips(job: Job, store: Store) -> Table:
     """Some labels the last step changed, one for each pair of languages."""
     by_id = dict(zip(job.texts.id, job.texts.text, strict=True))
-    shown = Table(box=SIMPLE_HEAD, header_style="bold")
-    for heading in ("item", "text", "old", "new", "belief"):
-        shown.add_column(heading, justify="right" if heading == "belief" else "left")
-    for flip in _different(store.flips().to_pylist())[:SHOWN]:
-        text = Text(_short(by_id[flip["id"]]))
-        belief = f"{flip['belief']:.2f}"
-        shown.add_row(flip["id"], text, flip["old"], flip["new"], belief)
-    return shown
+    rows = [
+        {
+            "item": flip["id"],
+            "text": _short(by_id[flip["id"]]),
+            "old": flip["old"],
+            "new": flip["new"],
+            "belief": f"{flip['belief']:.2f}",
+        }
+        for flip in _different(store.flips().to_pylist())[:SHOWN]
+    ]
+    return plain_table(rows, right=("belief",))
 
 
 def _different(flips: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -177,13 +175,17 @@ def _examined(store: Store) -> str:
 
 
 def _history(store: Store, item: str) -> Table:
-    shown = Table(box=SIMPLE_HEAD, header_style="bold")
-    for heading in ("step", "detector", "vote", "label", "belief"):
-        shown.add_column(heading, justify="left" if heading in ("detector", "vote") else "right")
-    for row in store.history(item):
-        belief = f"{row['belief']:.2f}"
-        shown.add_row(str(row["step"]), row["model"], row["vote"], row["label"], belief)
-    return shown
+    rows = [
+        {
+            "step": row["step"],
+            "detector": row["model"],
+            "vote": row["vote"],
+            "label": row["label"],
+            "belief": f"{row['belief']:.2f}",
+        }
+        for row in store.history(item)
+    ]
+    return plain_table(rows, right=("label", "belief"))
 
 
 def _short(text: str) -> str:
@@ -200,19 +202,17 @@ def _table(rows: list[tuple[str, dict[str, Any]]]) -> Table:
         "fixed: positive flips, wrong → right; broke: negative flips, right → wrong\n"
         "Posterity flips a label believed 5 times less than another"
     )
-    shown = Table(box=SIMPLE_HEAD, header_style="bold", caption=caption, caption_justify="left")
-    shown.add_column("way of updating")
-    for heading in ("evaluations", "fixed", "broke", "accuracy"):
-        shown.add_column(heading, justify="right")
-    for way, row in rows:
-        shown.add_row(
-            way,
-            f"{row['evaluations']:,}",
-            f"{row['positive_flips']:,}",
-            f"{row['negative_flips']:,}",
-            f"{row['accuracy']:.1f} %",
-        )
-    return shown
+    listed = [
+        {
+            "way of updating": way,
+            "evaluations": f"{row['evaluations']:,}",
+            "fixed": f"{row['positive_flips']:,}",
+            "broke": f"{row['negative_flips']:,}",
+            "accuracy": f"{row['accuracy']:.1f} %",
+        }
+        for way, row in rows
+    ]
+    return plain_table(listed, right=("evaluations", "fixed", "broke", "accuracy"), caption=caption)
 
 
 def _moral(backfill: dict[str, Any], done: dict[str, Any]) -> str:

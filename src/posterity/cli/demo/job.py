@@ -95,13 +95,12 @@ class Job:
 
     def model(self, detector: Detector, *, labelled: bool = False) -> Model:
         """A detector as a model; with the votes on labelled texts that tell how it errs."""
-        known = set(detector.codes)
         return Model(
             detector.name,
             labelled=self._labelled_table(detector) if labelled else None,
             predict=lambda batch: detector(batch.column("text").to_pylist()),
             classes=detector.codes,
-            class_map={old: new for old, new in to_class(detector.name).items() if old in known},
+            class_map=to_class(detector.name),
             other=OTHER,
         )
 
@@ -235,12 +234,6 @@ def write_files(job: Job, folder: Path) -> list[str]:
     known = [f"{job.texts.id[row]},{job.texts.truth[row]}" for row in everybody[:TRUTHS]]
     (folder / "truth.csv").write_text("\n".join(["path,truth", *known]) + "\n", encoding="utf-8")
     for name in (NEW, ELSEWHERE):
-        pairs = [f"{old},{new}" for old, new in _renamed(by_name[name]).items()]
+        pairs = [f"{old},{new}" for old, new in to_class(name).items() if old != new]
         (folder / f"{name}.csv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
     return sorted(path.name for path in folder.iterdir())
-
-
-def _renamed(detector: Detector) -> dict[str, str]:
-    known = set(detector.codes)
-    pairs = to_class(detector.name).items()
-    return {old: new for old, new in pairs if old in known and old != new}

@@ -86,6 +86,16 @@ def explain(context: Context, item: str | int, row: int | None = None) -> Explan
     )
 
 
+def votes_until(
+    context: Context, history: ShardHistory, step: int
+) -> tuple[list[StepPolicy], list[ModelVotes]]:
+    """The votes on an item that counted after a step, and what each was decided by."""
+    live = live_updates([one for one in context.headers if one.step <= step])
+    cast = history.votes_of(np.zeros(1, np.int64), live)
+    own = [at for at, votes in enumerate(cast) if votes.hard[0] != MISSING]
+    return parts_of(context, [live[at] for at in own]), [cast[at] for at in own]
+
+
 def _pinned(headers: Sequence[Header], history: ShardHistory) -> int | None:
     """The review that decided the label; None: none did."""
     answered = [header.step for header in live_reviews(headers) if header.step in history.steps]
@@ -126,18 +136,9 @@ def _decided(
         "counts": counts,
     }
     moved = f": {names(before)} → {names(after)}" if before != after else ""
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("best", "belief_before", "belief_label", "belief_best")
-    )
     if vote == MISSING:
-        return ExplainedDecision(
-            **common, **nothing, why=reason(header, voted=vote != MISSING) + moved
-        )
-    live = live_updates([one for one in context.headers if one.step <= header.step])
-    cast = history.votes_of(np.zeros(1, np.int64), live)
-    own = [one for one, votes in enumerate(cast) if votes.hard[0] != MISSING]
-    parts = parts_of(context, [live[one] for one in own])
-    steps, votes = parts, [cast[one] for one in own]
+        return ExplainedDecision(**common, why=reason(header, voted=False) + moved)
+    steps, votes = votes_until(context, history, header.step)
     believed = _beliefs(steps[-1], steps, votes)
     earlier = _beliefs(steps[-1], steps[:-1], votes[:-1])
     best = _best(steps, votes, was.label)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+from posterity._text import Result
 
 SHOWN = 3
 """Votes of a model that are told of, if more would change the label."""
@@ -23,7 +25,7 @@ class Weighed:
     """How many times as likely it makes the label beside its strongest rival; below 1: less."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExplainedDecision:
     """What a step made of the label."""
 
@@ -34,13 +36,13 @@ class ExplainedDecision:
     vote: Any
     before: Any
     after: Any
-    best: Any
+    best: Any = None
     """The most believed class with the new vote."""
-    belief_before: float | None
+    belief_before: float | None = None
     """In the label before the step, without the new vote; None where there was none."""
-    belief_label: float | None
+    belief_label: float | None = None
     """In the same label, with it."""
-    belief_best: float | None
+    belief_best: float | None = None
     counts: bool
     """Whether the step was not undone since."""
     why: str
@@ -58,7 +60,7 @@ class DecisiveVote:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Result):
     """Why an item's label is what it is."""
 
     id: Any
@@ -82,10 +84,6 @@ class Explanation:
     """Of each silent model at most the 100 likeliest votes."""
     pinned: int | None = None
     """The review in which a person decided the label; None: votes did."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         if self.label is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posterity._text import counted
+from posterity._text import Result, counted
 from posterity.engine.ledger.commit import retried
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import StepPolicy, decide_all
@@ -35,7 +35,7 @@ from posterity.storage.delta.commits import DataFile
 
 
 @dataclass(frozen=True)
-class Reverted:
+class Reverted(Result):
     """What a revert did."""
 
     step: int
@@ -48,10 +48,6 @@ class Reverted:
     note: str = ""
     pending: int = 0
     """Flips pending after it."""
-
-    def to_dict(self) -> dict[str, int | str]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return self.note or (

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from posterity._text import counted
+from posterity._text import Result, counted
 from posterity.engine.ledger.commit import attempts
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import Decided
@@ -37,7 +37,7 @@ CLEAR = 4.0
 
 
 @dataclass(frozen=True)
-class Reviewed:
+class Reviewed(Result):
     """What a review did."""
 
     step: int | None
@@ -62,10 +62,6 @@ class Reviewed:
     note: str = ""
     warning: str = ""
     """Where items that are to be learnt from were not drawn."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         told = [self.note] if self.note else []

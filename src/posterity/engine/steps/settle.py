@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 
+from posterity._text import Result
 from posterity.engine.ledger.commit import retried
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.proposals import pending_parts
@@ -15,7 +16,7 @@ from posterity.engine.steps.fold import FoldedShards, settle_shard
 
 
 @dataclass(frozen=True)
-class Settled:
+class Settled(Result):
     """What a settle did."""
 
     step: int | None
@@ -25,10 +26,6 @@ class Settled:
     expected_negative_flips: float = 0.0
     expected_positive_flips: float = 0.0
     note: str = ""
-
-    def to_dict(self) -> dict[str, int | float | str | None]:
-        """As ``--json`` prints it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         if self.step is None:

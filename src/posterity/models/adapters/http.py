@@ -27,7 +27,7 @@ from posterity.models.adapters.outputs import (
     spread,
     told,
 )
-from posterity.models.adapters.payload import named
+from posterity.models.adapters.payload import column_of, named
 
 PASSING = (429, 500, 502, 503, 504)
 """Statuses worth another try."""
@@ -100,9 +100,7 @@ class HttpEndpoint:
 
     def _chosen(self, batch: pa.Table) -> pa.Table:
         for name in self._columns or ():
-            if name not in batch.column_names:
-                there = ", ".join(batch.column_names)
-                raise Unavailable(f"The items have no column {name!r}; they have: {there}.")
+            column_of(batch, name)
         return batch if self._columns is None else batch.select(list(self._columns))
 
     def _headers(self) -> dict[str, str]:

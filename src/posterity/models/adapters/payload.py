@@ -56,7 +56,7 @@ def features(
 
 def inputs(batch: pa.Table, columns: Sequence[str], dtype: DTypeLike) -> list[str] | NDArray[Any]:
     """What a model reads: the texts of one column of texts, otherwise numbers."""
-    if len(columns) == 1 and _is_text(_column(batch, columns[0]).type):
+    if len(columns) == 1 and _is_text(column_of(batch, columns[0]).type):
         return texts(batch, columns[0])
     return features(batch, columns, dtype=dtype)
 
@@ -134,7 +134,8 @@ def named(batch: pa.Table, row: int) -> str:
     return f"item {batch.column('id')[row].as_py()!r}" if known else f"row {row}"
 
 
-def _column(batch: pa.Table, column: str) -> pa.ChunkedArray:
+def column_of(batch: pa.Table, column: str) -> pa.ChunkedArray:
+    """A column that must be there, with values instead of a dictionary of them."""
     if batch.column_names.count(column) != 1:
         there = ", ".join(batch.column_names)
         # Every batch lacks it alike: no single item is to blame.
@@ -144,7 +145,7 @@ def _column(batch: pa.Table, column: str) -> pa.ChunkedArray:
 
 
 def _filled(batch: pa.Table, column: str) -> pa.ChunkedArray:
-    values = _column(batch, column)
+    values = column_of(batch, column)
     _refuse(batch, column, values.is_null(), "is empty")
     return values
 

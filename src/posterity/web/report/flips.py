@@ -106,14 +106,12 @@ def flips_view(
     page = min(max(1, page), pages)
     order = pc.sort_indices(found, sort_keys=[("belief", "descending"), ("row", "ascending")])
     shown = found.take(order.slice((page - 1) * size, size))
-    fixed, broke = _worth(told, flips, found)
     return {
         "step": told,
         "wanted": vars(wanted),
         "count": found.num_rows,
         "of": flips.num_rows,
-        "fixed": None if fixed is None else fixed.to_dict(),
-        "broke": None if broke is None else broke.to_dict(),
+        **_worth(told, flips, found),
         "classes": {name: _names(flips.column(name)) for name in ("old", "new")},
         "pairs": _pairs(told, flips, found),
         "by_class": _by_class(told, flips, found),
@@ -125,19 +123,18 @@ def flips_view(
     }
 
 
-def _worth(
-    told: dict[str, Any], every: pa.Table, some: pa.Table
-) -> tuple[Estimate | None, Estimate | None]:
+def _worth(told: dict[str, Any], every: pa.Table, some: pa.Table) -> dict[str, Any]:
     """How many of some flips fixed a label and how many broke one, as the step's report has it."""
     if told[FIXED] is None or every.column(FIXED).null_count:
-        return None, None
+        return {FIXED: None, BROKE: None}
     if some.num_rows == told["flips"]:
-        return Estimate(**told[FIXED]), Estimate(**told[BROKE])
-    fixed, broke = (
-        expectation.among(Estimate(**told[name]), _sums(every, name), _sums(some, name))
+        return {FIXED: told[FIXED], BROKE: told[BROKE]}
+    return {
+        name: expectation.among(
+            Estimate(**told[name]), _sums(every, name), _sums(some, name)
+        ).to_dict()
         for name in (FIXED, BROKE)
-    )
-    return fixed, broke
+    }
 
 
 def _sums(flips: pa.Table, column: str) -> Sums:
@@ -155,14 +152,14 @@ def _pairs(told: dict[str, Any], every: pa.Table, some: pa.Table) -> list[dict[s
         both = pc.and_(
             pc.equal(some.column("old"), row["old"]), pc.equal(some.column("new"), row["new"])
         )
-        rows.append(row | _kinds(told, every, some.filter(both)))
-    return [{"old": row["old"], "new": row["new"], **_counted(row)} for row in rows]
+        worth = _worth(told, every, some.filter(both))
+        rows.append({"old": row["old"], "new": row["new"], "flips": row["count_all"], **worth})
+    return rows
 
 
 def _by_class(told: dict[str, Any], every: pa.Table, some: pa.Table) -> list[dict[str, Any]]:
     """What was lost and won by each class, those with most flips first."""
-    lost = dict(_counts(some.column("old")))
-    won = dict(_counts(some.column("new")))
+    lost, won = (_counts(some.column(name)) for name in ("old", "new"))
     names = sorted({*lost, *won}, key=lambda name: (-lost.get(name, 0) - won.get(name, 0), name))
     rows = []
     for name in names[:PAIRS]:
@@ -173,28 +170,16 @@ def _by_class(told: dict[str, Any], every: pa.Table, some: pa.Table) -> list[dic
                 "class": name,
                 "won": won.get(name, 0),
                 "lost": lost.get(name, 0),
-                "fixed": _kinds(told, every, mine)["fixed"],
-                "broke": _kinds(told, every, left)["broke"],
+                FIXED: _worth(told, every, mine)[FIXED],
+                BROKE: _worth(told, every, left)[BROKE],
             }
         )
     return rows
 
 
-def _kinds(told: dict[str, Any], every: pa.Table, some: pa.Table) -> dict[str, Any]:
-    fixed, broke = _worth(told, every, some)
-    return {
-        "fixed": None if fixed is None else fixed.to_dict(),
-        "broke": None if broke is None else broke.to_dict(),
-    }
-
-
-def _counted(row: dict[str, Any]) -> dict[str, Any]:
-    return {"flips": row["count_all"], "fixed": row["fixed"], "broke": row["broke"]}
-
-
-def _counts(column: pa.ChunkedArray) -> list[tuple[str, int]]:
+def _counts(column: pa.ChunkedArray) -> dict[str, int]:
     counted = pc.value_counts(pc.drop_null(_as_text(column)))
-    return [(row["values"], row["counts"]) for row in counted.to_pylist()]
+    return {row["values"]: row["counts"] for row in counted.to_pylist()}
 
 
 def _histogram(flips: pa.Table) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from posterity.engine.inspect import explain, queries
 from posterity.engine.items.lookup import find_rows, id_array
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import all_beliefs
-from posterity.engine.ledger.history import ShardHistory, parts_of
-from posterity.engine.ledger.steps import UPDATE, live_updates
+from posterity.engine.ledger.history import ShardHistory
+from posterity.engine.ledger.steps import UPDATE
 from posterity.engine.steps import WORTH
 from posterity.engine.steps.review_queue import Queue, queue
 from posterity.method.data.arrays import Floats
 from posterity.method.data.votes import MISSING
-from posterity.web.report.payloads import payloads_of
+from posterity.web.report.payloads import payloads_of, with_payloads
 
 CLASSES = 6
 """Classes whose belief is followed; the others are summed up."""
@@ -73,11 +73,8 @@ def _over_time(context: Context, row: int) -> dict[str, Any]:
 
 
 def _believed_after(context: Context, history: ShardHistory, step: int) -> Floats:
-    live = live_updates([one for one in context.headers if one.step <= step])
-    cast = history.votes_of(np.zeros(1, np.int64), live)
-    own = [at for at, votes in enumerate(cast) if votes.hard[0] != MISSING]
-    parts = parts_of(context, [live[at] for at in own])
-    believed: Floats = all_beliefs(parts[-1].fit, parts, [cast[at] for at in own], 1)[0]
+    steps, votes = explain.votes_until(context, history, step)
+    believed: Floats = all_beliefs(steps[-1].fit, steps, votes, 1)[0]
     # Classes that were appended since were not believed then.
     return np.pad(believed, (0, len(context.classes) - len(believed)))
 
@@ -91,12 +88,9 @@ def review_view(
 ) -> dict[str, Any]:
     """The next items to ask a person about, each with its payload and its likely classes."""
     asked = queue(context, count=count, order=order, where=None)
-    items = asked.items.to_pylist()
-    rows = np.array([item["row"] for item in items], dtype=np.int64)
-    payloads = payloads_of(context, rows, pictures)
+    items = with_payloads(context, asked.items.to_pylist(), pictures)
     choices = _choices(context, asked)
     for item in items:
-        item["payload"] = payloads.get(item["row"], [])
         item["choices"] = choices.get(item["row"], [])
     return {
         "store": context.description.store,

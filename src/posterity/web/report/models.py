@@ -37,22 +37,12 @@ def model_view(context: Context, name: str) -> dict[str, Any]:
     """How one model errs, class by class."""
     model, classes = context.model(name), context.classes.names
     cells = _Cells.of(model, len(classes))
-    per_class = [
-        {
-            "class": str(classes[at]),
-            "labelled": int(cells.truths[at]),
-            "right": int(cells.right[at]),
-            "accuracy": float(cells.right[at] / cells.truths[at]),
-            **dict(
-                zip(
-                    ("low", "high"),
-                    wilson(int(cells.right[at]), int(cells.truths[at])),
-                    strict=True,
-                )
-            ),
-        }
-        for at in np.flatnonzero(cells.truths).tolist()
-    ]
+    per_class = []
+    for at in np.flatnonzero(cells.truths).tolist():
+        labelled, right = int(cells.truths[at]), int(cells.right[at])
+        low, high = wilson(right, labelled)
+        rate = {"accuracy": right / labelled, "low": low, "high": high}
+        per_class.append({"class": str(classes[at]), "labelled": labelled, "right": right, **rate})
     return {
         **_model(context, model),
         "classes": sorted(per_class, key=lambda row: (row["accuracy"], row["class"])),

@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from posterity import _text
 from posterity.errors import MissingExtra
 from posterity.web.report import plotly
 
@@ -80,13 +81,13 @@ def number(value: float | None) -> str:
     return f"{value:,.{digits}f}"
 
 
-def percent(value: float | None, digits: int = 1) -> str:
+def percent(value: float | None) -> str:
     """A share.
 
     >>> percent(0.7146), percent(None)
     ('71.5 %', '–')
     """
-    return "–" if value is None else f"{100 * value:.{digits}f} %"
+    return "–" if value is None else _text.percent(value)
 
 
 def belief(value: float | None) -> str:
@@ -115,7 +116,7 @@ def times(weight: float) -> str:
     return f"{told} times {than} likely"
 
 
-def estimate(told: dict[str, float | None] | None, kind: str = "count") -> str:
+def estimate(told: dict[str, Any] | None, kind: str = "count") -> str:
     """A figure with its interval, in words.
 
     >>> estimate({"value": 348.2, "low": 327.2, "high": 369.7})
@@ -125,13 +126,7 @@ def estimate(told: dict[str, float | None] | None, kind: str = "count") -> str:
     """
     if told is None or told["value"] is None:
         return "–"
-    value, low, high = told["value"], told["low"], told["high"]
-    if kind == "share":
-        between = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
-        return percent(value) + between
-    digits = 0 if abs(value) >= 10 else 1
-    between = "" if low is None or high is None else f" ({low:,.{digits}f} to {high:,.{digits}f})"
-    return f"{value:,.{digits}f}{between}"
+    return _text.percent(**told) if kind == "share" else _text.shown(**told)
 
 
 SCRIPTS = ("theme.js", "charts.js", "page.js")

@@ -58,6 +58,15 @@ def payloads_of(
     }
 
 
+def with_payloads(
+    context: Context, items: list[dict[str, Any]], pictures: Path | None = None
+) -> list[dict[str, Any]]:
+    """Rows about items, each with the payload of its item."""
+    rows = np.array([one["row"] for one in items], dtype=np.int64)
+    cells = payloads_of(context, rows, pictures)
+    return [one | {"payload": cells.get(one["row"], [])} for one in items]
+
+
 def _shown(name: str, value: Any, pictures: Path | None) -> dict[str, Any]:
     """A cell of a payload: what kind it is, its text, and how much of that is left out."""
     if isinstance(value, bytes):

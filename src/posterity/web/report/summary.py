@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from posterity._version import __version__
 from posterity.engine.inspect import queries, reliability, step_views
 from posterity.engine.ledger.context import Context
@@ -101,10 +99,8 @@ def _flips(context: Context, number: int, pictures: Path | None) -> dict[str, An
     doubtful = every.filter(every.column(flips.OLD).is_valid())
     order = [(flips.OLD, "descending"), ("row", "ascending")]
     view["doubtful"] = doubtful.sort_by(order).slice(0, SHOWN).to_pylist()
-    rows = [flip["row"] for name in ("flips", "doubtful") for flip in view[name]]
-    cells = payloads.payloads_of(context, np.array(rows, dtype=np.int64), pictures)
     for name in ("flips", "doubtful"):
-        view[name] = [flip | {"payload": cells.get(flip["row"], [])} for flip in view[name]]
+        view[name] = payloads.with_payloads(context, view[name], pictures)
     return view
 
 

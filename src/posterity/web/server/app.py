@@ -98,12 +98,12 @@ class Site:
                 Route(f"/{name}.json", partial(self._json, name, view))
                 for name, view in (views.pages | views.parts).items()
             ),
-            Route("/picture", self._sync(self.picture)),
+            Route("/picture", partial(self._file, self.picture)),
             *(
                 Route(f"/plan.{kind}", partial(self._download, kind))
                 for kind in ("parquet", "csv", "jsonl", "json")
             ),
-            Route("/static/{name}", self._sync(self.static)),
+            Route("/static/{name}", partial(self._file, self.static)),
             *(
                 Route(f"/{name}", partial(self._write, change), methods=["POST"])
                 for name, change in views.changes.items()
@@ -159,51 +159,43 @@ class Site:
 
     # How they are sent.
 
-    def _sync(
-        self, make: Callable[[Request], Response]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        async def respond(request: Request) -> Response:
-            try:
-                return await run_in_threadpool(make, request)
-            except PosterityError as error:
-                return self._failed(error, as_json=True)
+    async def _sent(
+        self, making: Awaitable[Response], *, as_json: bool, missing: int = 404
+    ) -> Response:
+        """An answer, or why there is none."""
+        try:
+            return await making
+        except PosterityError as error:
+            return self._failed(error, as_json=as_json, missing=missing)
+        except Busy as busy:
+            return self._busy(busy, as_json=as_json)
 
-        return respond
+    async def _file(self, make: Callable[[Request], Response], request: Request) -> Response:
+        return await self._sent(run_in_threadpool(make, request), as_json=True)
 
     async def _download(self, kind: str, request: Request) -> Response:
-        try:
-            return await self._workers.run(partial(self.download, kind, request), patience=DOWNLOAD)
-        except PosterityError as error:
-            return self._failed(error, as_json=True)
-        except Busy as busy:
-            return self._busy(busy, as_json=True)
+        making = self._workers.run(partial(self.download, kind, request), patience=DOWNLOAD)
+        return await self._sent(making, as_json=True)
 
-    async def _made(self, name: str, make: Callable[[], T]) -> T:
-        return await (self._workers.run(make) if name in SLOW else run_in_threadpool(make))
+    def _made(self, name: str, make: Callable[[], T]) -> Awaitable[T]:
+        return self._workers.run(make) if name in SLOW else run_in_threadpool(make)
 
     async def _json(self, name: str, view: Callable[[Query], View], request: Request) -> Response:
-        try:
-            told = await self._made(name, partial(view, dict(request.query_params)))
-        except PosterityError as error:
-            return self._failed(error, as_json=True)
-        except Busy as busy:
-            return self._busy(busy, as_json=True)
-        return HarmlessJson(told)
+        query = dict(request.query_params)
+        return await self._sent(self._made(name, lambda: HarmlessJson(view(query))), as_json=True)
 
     async def _page(self, name: str, view: Callable[[Query], View], request: Request) -> Response:
         query = dict(request.query_params)
-        try:
+
+        async def made() -> Response:
             if name != "overview" and self._guard.is_cross_site(request.headers):
                 text = self._linked(name, query)
             else:
                 text = await self._made(name, partial(self._rendered, name, view, query))
-        except PosterityError as error:
-            return self._failed(error, as_json=False)
-        except Busy as busy:
-            return self._busy(busy, as_json=False)
-        return Response(
-            text, media_type="text/html", headers={"Cache-Control": "private, no-cache"}
-        )
+            kept = {"Cache-Control": "private, no-cache"}
+            return Response(text, media_type="text/html", headers=kept)
+
+        return await self._sent(made(), as_json=False)
 
     def _rendered(self, name: str, view: Callable[[Query], View], query: Query) -> str:
         if name == "planner":  # the page asks for its answer itself, and shows its controls now
@@ -263,12 +255,10 @@ class Site:
         except (ValueError, RecursionError):
             return _refused(400, "What was sent is no JSON.")
         try:
-            told = await run_in_threadpool(change, given)
-        except PosterityError as error:
-            return self._failed(error, as_json=True, missing=400)
+            making = run_in_threadpool(lambda: HarmlessJson(change(given)))
+            return await self._sent(making, as_json=True, missing=400)
         finally:
             await run_in_threadpool(self._held.forget)
-        return HarmlessJson(told)
 
     def _failed(self, error: PosterityError, *, as_json: bool, missing: int = 404) -> Response:
         status = 400

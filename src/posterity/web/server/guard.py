@@ -41,6 +41,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _equal(given: str | None, right: str) -> bool:
+    return given is not None and hmac.compare_digest(
+        given.encode("utf-8", "replace"), right.encode()
+    )
+
+
 def new_token() -> str:
     """A token nobody guesses."""
     return secrets.token_urlsafe(24)
@@ -73,11 +79,7 @@ class Guard:
 
     def token_right(self, given: str | None) -> bool:
         """Whether a token is the right one; how long that takes does not tell how near it was."""
-        if self.token is None:
-            return True
-        return given is not None and hmac.compare_digest(
-            given.encode("utf-8", "replace"), self.token.encode()
-        )
+        return self.token is None or _equal(given, self.token)
 
     @property
     def cookie(self) -> str:
@@ -87,11 +89,7 @@ class Guard:
 
     def cookie_right(self, given: str | None) -> bool:
         """Whether a browser has shown the token before."""
-        if self.token is None:
-            return True
-        return given is not None and hmac.compare_digest(
-            given.encode("utf-8", "replace"), self.cookie.encode()
-        )
+        return self.token is None or _equal(given, self.cookie)
 
     def bearer_right(self, header: str | None) -> bool:
         """Whether a program has the token in its ``Authorization``."""

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from posterity.errors import InvalidParameter, MissingExtra, Unavailable
 from posterity.reader import StoreReader
-from posterity.web.report import pages
-from posterity.web.server.cache import Held
 from posterity.web.server.guard import TOKEN, Guard, is_loopback, new_token
 
 HOST, PORT = "127.0.0.1", 8000
@@ -38,7 +36,10 @@ def serve(
         import uvicorn
     except ImportError:
         raise MissingExtra.of("The web page", "web") from None
-    from posterity.web.server.app import Site  # only now: an extra that is missing is told of above
+    # Only now: an extra that is missing is told of above, and a report needs none of it.
+    from posterity.web.report import pages
+    from posterity.web.server.app import Site
+    from posterity.web.server.cache import Held
 
     pages.check()
     if token is not None and len(token) < SHORTEST:

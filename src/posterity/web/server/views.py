@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import numpy as np
-
 from posterity.engine.evaluation.plans import Plan
 from posterity.engine.plan import prospects
 from posterity.engine.steps.revert import revert
@@ -131,10 +129,7 @@ class Views:
         found = self._held.flips(number)
         page = whole(query, "page", 1) or 1
         view = flips.flips_view(context, found, number, wanted(query), page=page)
-        rows = np.array([flip["row"] for flip in view["flips"]], dtype=np.int64)
-        cells = payloads.payloads_of(context, rows, self._pictures)
-        view["flips"] = [flip | {"payload": cells.get(flip["row"], [])} for flip in view["flips"]]
-        return view
+        return view | {"flips": payloads.with_payloads(context, view["flips"], self._pictures)}
 
     def item(self, query: Query) -> View:
         """The story of an item."""
