@@ -126,9 +126,9 @@ def _scale(fit: Dependence) -> Floats | None:
 
 
 def _hardness(fit: Dependence, scale: Floats, votes: VoteTable, who: Sequence[int]) -> Floats:
-    out = np.empty(len(votes))
-    given = *fit.inputs(votes, who), scale, out
-    kernels.compiler.spread(len(votes), kernels.adapt.hardness, *given)
+    given = fit.inputs(votes, who)
+    out = np.empty(len(given[1]))
+    kernels.compiler.spread(len(out), kernels.adapt.hardness, *given, scale, out)
     return out
 
 

@@ -189,10 +189,10 @@ class Dependence:
         highest = int(votes.classes.max(initial=MISSING))
         if highest >= self._readings.biases.shape[1]:
             raise InvalidData(f"Soft votes must be about known classes; got {highest}.")
-        out = np.empty((len(votes), len(who) + 1))
-        given = self._readings, _codes(votes.hard), np.asarray(who, dtype=np.int64)
-        soft = votes.soft, votes.classes, votes.weights
-        kernels.compiler.spread(len(votes), kernels.soft_votes.lean, *given, *soft, out)
+        hard, columns = _codes(votes.hard), np.asarray(who, dtype=np.int64)
+        out = np.empty((len(hard), len(columns) + 1))
+        given = self._readings, hard, columns, votes.soft, votes.classes, votes.weights, out
+        kernels.compiler.spread(len(hard), kernels.soft_votes.lean, *given)
         return out
 
     def inputs(
@@ -223,15 +223,15 @@ class Dependence:
         ``votes``, ``who``: see ``inputs``; ``stored``: labels that win a tie; ``asked`` (n, m):
         classes to be told of.
         """
-        items = len(votes)
+        given = self.inputs(votes, who)
+        items = len(given[1])
         labels = np.full(items, MISSING, dtype=np.int32) if stored is None else _codes(stored)
         wanted = np.zeros((items, 0), dtype=np.int32) if asked is None else _codes(asked)
         self._refuse_strange("labels", labels)
         self._refuse_strange("classes", wanted)
         best = np.empty(items, dtype=np.int32)
         out = Believed(np.empty(items), best, np.empty(items), np.empty(wanted.shape))
-        given = *self.inputs(votes, who), labels, wanted, out
-        kernels.compiler.spread(items, kernels.dependent.believe, *given)
+        kernels.compiler.spread(items, kernels.dependent.believe, *given, labels, wanted, out)
         return out
 
     def value(
@@ -250,10 +250,11 @@ class Dependence:
         """
         if not 0 <= model < self.models:
             raise InvalidParameter.of("model", f"from 0 to {self.models - 1}", model)
-        labels, out = _codes(stored), np.empty(len(votes))
+        labels = _codes(stored)
         self._refuse_strange("labels", labels)
-        given = *self.inputs(votes, who), labels, model, float(ratio), float(np.sqrt(ratio)), out
-        kernels.compiler.spread(len(votes), kernels.vote_value.value, *given)
+        out, costs = np.empty(len(labels)), (float(ratio), float(np.sqrt(ratio)))
+        given = *self.inputs(votes, who), labels, model, *costs, out
+        kernels.compiler.spread(len(labels), kernels.vote_value.value, *given)
         return out
 
     def _refuse_strange(self, name: str, codes: Codes) -> None:
