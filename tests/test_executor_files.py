@@ -19,10 +19,11 @@ from posterity.engine.executors import Executor, open_executor
 from posterity.engine.inspect import queries
 from posterity.engine.items import item_files
 from posterity.engine.ledger import publish
-from posterity.engine.ledger.context import Context, RowRange
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.history import ShardHistory
 from posterity.errors import InvalidData, InvalidParameter, StoreError
 from posterity.storage import input_files, output
-from posterity.storage.delta.table import Table
+from posterity.storage.delta.table import Snapshot, Table
 from posterity.storage.files import open_files
 from posterity.storage.stream import Stream
 from tests.executor_suite import Travelling
@@ -319,14 +320,14 @@ def test_a_folder_is_written_by_the_tasks(
     assert kept[3] == {"file": "part-000003.parquet", "rows": 8}
 
     # A failure leaves nothing, a death no sign of success.
-    labels_of = publish.labels_of
+    read = ShardHistory.read
 
-    def failing(context: Context, shard: RowRange) -> pa.Table:
-        if shard[0] == 2:
+    def failing(ledger: Snapshot, shard: int, start: int, items: int) -> ShardHistory:
+        if shard == 2:
             raise StoreError("no room")
-        return labels_of(context, shard)
+        return read(ledger, shard, start, items)
 
-    monkeypatch.setattr(publish, "labels_of", failing)
+    monkeypatch.setattr(ShardHistory, "read", failing)
     with pytest.raises(StoreError, match="no room"):
         sharded.write(open_files(tmp_path / "failed"))
     assert open_files(tmp_path / "failed").list("") == []
