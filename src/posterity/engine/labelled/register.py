@@ -38,7 +38,7 @@ from posterity.storage import parquet
 from posterity.storage.delta.schema import MODELS, WEIGHT
 from posterity.validation.expectation import wilson
 
-ARRIVALS = "posterity.models.model"
+ARRIVALS = "posterity.models"
 FEW_PER_CLASS = 5
 WIDE = 0.05
 """Half the width of an interval of the accuracy that is worth a warning."""

@@ -77,7 +77,7 @@ def _refuse_others_files(files: Files, layout: Layout) -> None:
         )
 
 
-NUMBER = "posterity.method.data.classes"
+NUMBER = "posterity.classes"
 
 
 def class_table(classes: Classes, weights: Sequence[float] | None, start: int = 0) -> pa.Table:
