@@ -21,6 +21,7 @@ from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.beliefs.dependent_state import DependentBeliefs
 from posterity.method.beliefs.plain import ENTROPY_BITS, Beliefs, kept
+from posterity.method.beliefs.state import BeliefState
 from posterity.method.data.arrays import ArrayLike, Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, majority
 from posterity.method.decide.budget import Budget
@@ -231,7 +232,7 @@ class Verdict:
 
 def judge(
     rule: Rule,
-    beliefs: Beliefs | DependentBeliefs,
+    beliefs: BeliefState,
     evidence: Evidence,
     pending: Codes,
     rows: Rows | None = None,

@@ -10,6 +10,7 @@ import numpy as np
 from posterity.engine.ledger.fits import Fit
 from posterity.method.beliefs.dependent_state import DependentBeliefs
 from posterity.method.beliefs.plain import Beliefs
+from posterity.method.beliefs.state import BeliefState
 from posterity.method.data.arrays import Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, ModelVotes, VoteTable, majority
 from posterity.method.decide.defaults import DEPENDENT
@@ -159,7 +160,7 @@ def _evidence(
     steps: Sequence[StepPolicy],
     votes: Sequence[ModelVotes],
     block: Rows,
-    beliefs: Beliefs | DependentBeliefs,
+    beliefs: BeliefState,
     stored: Codes,
     believed: Floats,
 ) -> Evidence:
@@ -221,7 +222,7 @@ def _believed(
     votes: Sequence[ModelVotes],
     block: Rows,
     stored: Codes | None = None,
-) -> Beliefs | DependentBeliefs:
+) -> BeliefState:
     if fit.beliefs == DEPENDENT:
         known, who = _known(fit, steps, votes, block)
         return DependentBeliefs.from_votes(fit.dependence, known, who, stored)

@@ -28,6 +28,24 @@ class BeliefState(ABC):
         return self.table.hard.T.copy()
 
     @abstractmethod
+    def entropy(self, rows: ArrayLike | None = None) -> Floats:
+        """S_n = −Σ_k p(k) log p(k), in nats."""
+
+    @abstractmethod
+    def most_believed(
+        self, rows: ArrayLike | None = None, *, stored: ArrayLike | None = None
+    ) -> Codes:
+        """k̂; exact ties go to the stored label, else to the class voted for most recently."""
+
+    @abstractmethod
+    def of_best(self, rows: ArrayLike | None = None) -> Floats:
+        """p(k̂)."""
+
+    @abstractmethod
+    def of_stored(self) -> Floats:
+        """p(l) of the labels these beliefs were made with; 0 where there is none."""
+
+    @abstractmethod
     def of_each(self, labels: Codes, rows: Rows) -> Floats:
         """(n, m): p(y_n = label) for several labels of each item at once; 0 where there is none."""
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from posterity.errors import InvalidParameter
+from posterity.method.beliefs.state import BeliefState
 from posterity.method.data.arrays import ArrayLike, Codes, Floats, Rows
 from posterity.method.data.votes import as_array, check_codes, check_same_length
-
-if TYPE_CHECKING:
-    from posterity.method.beliefs.dependent_state import DependentBeliefs
-    from posterity.method.beliefs.plain import Beliefs
 
 _T = TypeVar("_T")
 
@@ -44,7 +41,7 @@ class Evidence:
     @classmethod
     def of(
         cls,
-        beliefs: Beliefs | DependentBeliefs,
+        beliefs: BeliefState,
         *,
         label: ArrayLike,
         vote: ArrayLike,
