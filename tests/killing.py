@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from posterity import Beliefs, Confusion, Evaluation, Model, Store, priors
-from posterity.engine.evaluation.run_votes import Run, unfinished
+from posterity.engine.evaluation.durable_votes import Run, unfinished
 from posterity.engine.ledger.context import Context
 from posterity.method.beliefs import fit
 from posterity.storage import failpoints

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from posterity import Store, cli
-from posterity.engine.evaluation.run_votes import Run
+from posterity.engine.evaluation.durable_votes import Run
 from posterity.engine.ledger.context import Context
 from posterity.storage.files import open_files
 from tests.test_adapters import SOFTMAX, floats, onnx_model

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posterity import Model, Store, VoteFile
-from posterity.engine.evaluation import run_votes
+from posterity.engine.evaluation import durable_votes
 from posterity.engine.items import item_files
 from posterity.engine.items.item_files import Incoming
 from posterity.engine.ledger.context import Context
@@ -936,15 +936,15 @@ def test_votes_of_some_shards_are_not_all(
 ) -> None:
     """Cut short while votes are kept shard by shard, the same import keeps the rest."""
     table, votes = predictions(world, "old"), {"old": OLD}
-    keep, kept = run_votes.Run.keep_votes, list[int]()
+    keep, kept = durable_votes.Run.keep_votes, list[int]()
 
-    def failing(self: run_votes.Run, rows: Any, cast: Any) -> None:
+    def failing(self: durable_votes.Run, rows: Any, cast: Any) -> None:
         if len(kept) == 2:
             raise KeyboardInterrupt
         kept.append(len(rows))
         keep(self, rows, cast)
 
-    monkeypatch.setattr(run_votes.Run, "keep_votes", failing)
+    monkeypatch.setattr(durable_votes.Run, "keep_votes", failing)
     with pytest.raises(KeyboardInterrupt):
         store.import_predictions(table, votes)
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from posterity import Store, VoteFile
 from posterity.engine.evaluation import vote_file
-from posterity.engine.evaluation.run_votes import Run, unfinished
+from posterity.engine.evaluation.durable_votes import Run, unfinished
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData
 from posterity.method.data.votes import ModelVotes

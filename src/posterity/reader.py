@@ -19,7 +19,7 @@ from posterity.method.data.classes import Classes
 from posterity.storage.files import open_files
 
 if TYPE_CHECKING:
-    from posterity.engine.evaluation.run_votes import OpenRun
+    from posterity.engine.evaluation.durable_votes import OpenRun
     from posterity.engine.inspect.explanation import Explanation
     from posterity.engine.inspect.reliability import Trusted
     from posterity.engine.steps.review_queue import Queue
@@ -122,7 +122,7 @@ class StoreReader:
 
     def runs(self) -> list[OpenRun]:
         """Plans and runs that are not a step yet."""
-        from posterity.engine.evaluation.run_votes import open_runs
+        from posterity.engine.evaluation.durable_votes import open_runs
 
         return open_runs(self._context())
 

@@ -37,8 +37,8 @@ from posterity.storage.delta.schema import SHARD_ROWS
 from posterity.storage.files import open_files
 
 if TYPE_CHECKING:
+    from posterity.engine.evaluation.durable_votes import OpenRun
     from posterity.engine.evaluation.evaluate import Evaluation
-    from posterity.engine.evaluation.run_votes import OpenRun
     from posterity.engine.evaluation.vote_file import VoteFile
     from posterity.engine.labelled.register import Registration
     from posterity.engine.ledger.reports import Report
@@ -333,7 +333,7 @@ class Store(StoreReader):
 
     def drop_run(self, run: str) -> OpenRun:
         """Delete a plan or an unfinished run with its votes (see ``runs``)."""
-        from posterity.engine.evaluation.run_votes import drop_run
+        from posterity.engine.evaluation.durable_votes import drop_run
 
         return drop_run(self._context(), run)
 

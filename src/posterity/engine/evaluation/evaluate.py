@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from posterity._text import Progress, counted
+from posterity.engine.evaluation.durable_votes import KeptVotes, Run
 from posterity.engine.evaluation.plans import Plan
-from posterity.engine.evaluation.run_votes import KeptVotes, Run
 from posterity.engine.executors import Lost, Pool, Replicas
 from posterity.engine.items.payload import Payload, batches_of, payload_of
 from posterity.engine.ledger.context import Context, RowRange

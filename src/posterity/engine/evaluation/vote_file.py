@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from posterity._text import counted
+from posterity.engine.evaluation.durable_votes import Run
 from posterity.engine.evaluation.plans import Plan, is_labelled
-from posterity.engine.evaluation.run_votes import Run
 from posterity.engine.items.lookup import Lookup
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData, InvalidParameter

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from posterity.engine.evaluation.run_votes import unfinished
+from posterity.engine.evaluation.durable_votes import unfinished
 from posterity.engine.items.lookup import find_rows, id_array, id_of
 from posterity.engine.ledger import decide, publish
 from posterity.engine.ledger import history as ledger_history

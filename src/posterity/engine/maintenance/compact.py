@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from posterity._text import Result, counted
-from posterity.engine.evaluation.run_votes import all_runs, tidy
+from posterity.engine.evaluation.durable_votes import all_runs, tidy
 from posterity.engine.ledger.commit import discarded, retried
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import publish_labels

@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 
 import pyarrow as pa
 
+from posterity.engine.evaluation.durable_votes import Run, all_runs, tidy, unfinished
 from posterity.engine.evaluation.plans import load_plan
-from posterity.engine.evaluation.run_votes import Run, all_runs, tidy, unfinished
 from posterity.engine.ledger.commit import retried
 from posterity.engine.ledger.context import Context
 from posterity.engine.maintenance import RETENTION_HOURS

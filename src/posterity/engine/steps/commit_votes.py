@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from posterity._text import counted, lines
 from posterity._version import __version__
+from posterity.engine.evaluation.durable_votes import KeptVotes, Run
 from posterity.engine.evaluation.plans import Plan
-from posterity.engine.evaluation.run_votes import KeptVotes, Run
 from posterity.engine.evaluation.vote_file import FromFile
 from posterity.engine.items.lookup import id_of
 from posterity.engine.labelled.rehearse import Prepared, keep_fit

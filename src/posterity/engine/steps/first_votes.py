@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from posterity.engine.evaluation.durable_votes import Run, all_runs
 from posterity.engine.evaluation.plans import LABELLED, Plan, Request
-from posterity.engine.evaluation.run_votes import Run, all_runs
 from posterity.engine.evaluation.vote_file import Evaluate
 from posterity.engine.labelled.labelled_votes import labelled_rows, labelled_truth
 from posterity.engine.labelled.register import complete, rows_of_keys

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from posterity.engine.evaluation.run_votes import KeptVotes
+from posterity.engine.evaluation.durable_votes import KeptVotes
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import Decided, StepPolicy, decide_last
 from posterity.engine.ledger.history import ShardHistory

@@ -12,8 +12,8 @@ import numpy as np
 
 from posterity._text import Progress, Result, counted
 from posterity.engine.evaluation.consent import allow_own
+from posterity.engine.evaluation.durable_votes import Run, tidy
 from posterity.engine.evaluation.plans import Plan, Request
-from posterity.engine.evaluation.run_votes import Run, tidy
 from posterity.engine.items.add import commit_items
 from posterity.engine.items.item_files import items_table, write_all
 from posterity.engine.items.unique_ids import Distinct

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from posterity._text import Progress
+from posterity.engine.evaluation.durable_votes import Run, all_runs, tidy
 from posterity.engine.evaluation.evaluate import Evaluation, ask_model
 from posterity.engine.evaluation.plans import Plan, Request, is_labelled, load_plan, save_plan
-from posterity.engine.evaluation.run_votes import Run, all_runs, tidy
 from posterity.engine.evaluation.vote_file import Evaluate, FromFile, VoteFile, take_votes
 from posterity.engine.labelled.register import registered
 from posterity.engine.ledger.commit import attempts

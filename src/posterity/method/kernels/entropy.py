@@ -1,4 +1,6 @@
-"""Entropy and totals of a batch of items, from sums relative to the best class.
+"""Entropy and totals of a batch of items with plain beliefs, from sums relative to the best class.
+
+Those of dependent beliefs are computed with the beliefs themselves, in ``dependent``.
 
 Every operation is rounded as IEEE says and none is reordered: an item gets the same bits in
 whichever batch it is, and at whichever place.
