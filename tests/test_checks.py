@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from posterity import Store
+from posterity import Model, Store
 from posterity.engine.ledger import history
 from posterity.engine.ledger.context import Context
 from posterity.storage.delta.schema import LEDGER
@@ -153,3 +153,12 @@ def test_a_check_reads_one_shard_at_a_time(store: Store, monkeypatch: pytest.Mon
     monkeypatch.setattr(history.ShardHistory, "before", never)
     assert store.check() == []
     assert whole == []
+
+
+def test_a_model_that_no_longer_waits_for_labelled_votes(tmp_path: Path) -> None:
+    """Its accuracy was stated before it voted on the labelled items."""
+    store = Store.create(tmp_path / "store", classes=["cat", "dog"])
+    store.add(pa.table({"id": ["a", "b", "c"]}))
+    store.register(Model("new", labelled=pa.table({"id": ["a", "b"], "truth": ["cat", "dog"]})))
+    store.register(Model("new", accuracy=0.9))
+    assert not store.check()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from numba import config, njit
 
 from posterity.method.kernels import compiling
 
@@ -29,6 +29,8 @@ def reordered(kernel: _Kernel) -> _Kernel:
 
 
 def _compiled(kernel: _Kernel, **options: Any) -> _Kernel:
+    if config.DISABLE_JIT:
+        return kernel
     options |= {"nogil": True, "error_model": "numpy"}
     try:
         # Kept on disk: without it every start of the command line would compile for seconds.
