@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from posterity import Model, Store
-from posterity.engine.items import add as items_add
 from posterity.engine.items import item_files, lookup, unique_ids
 from posterity.engine.items.lookup import rows_or_none
 from posterity.engine.ledger.context import Context
@@ -37,7 +36,7 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_files, "BATCH", BATCH)
     monkeypatch.setattr(input_files, "PORTION", 2 * BATCH)
     monkeypatch.setattr(item_files, "FILE_ROWS", 2 * BATCH)
-    monkeypatch.setattr(items_add, "BATCH", 4 * BATCH)
+    monkeypatch.setattr(lookup, "BATCH", 4 * BATCH)
     monkeypatch.setattr(spool, "HELD", BATCH)
     monkeypatch.setattr(unique_ids, "SMALL", BATCH)
     monkeypatch.setattr(unique_ids, "PART", 2 * BATCH)
