@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import uuid
@@ -787,3 +788,18 @@ def test_labels_of_some_classes_may_be_dearer(tmp_path: Path) -> None:
     assert store.check() == []
     with pytest.raises(UnknownName, match="nobody"):
         store.plan("new", rule="cost-ratio:2,of.nobody=3")
+
+
+def test_fences_have_the_names_the_format_states(tmp_path: Path) -> None:
+    """They are stored: whoever renames a module must not rename them."""
+    store = small_store(tmp_path / "store", World(50))
+    store.append_classes(["another"])
+    store.remove([store.labels().column("id")[0].as_py()])
+    store.vacuum()
+    logs = (tmp_path / "store").glob("*/_delta_log/*.json")
+    entries = [json.loads(line) for path in logs for line in path.read_text().splitlines()]
+    names = {entry["txn"]["appId"] for entry in entries if "txn" in entry}
+    assert "posterity.classes" in names
+    assert "posterity.models" in names
+    page = (Path(__file__).parents[1] / "docs" / "format.md").read_text()
+    assert all(f"`{name}`" in page for name in names), names
