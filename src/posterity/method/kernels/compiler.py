@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import config, njit
+from numba import njit
 
 from posterity.method.kernels import compiling
 
@@ -29,12 +29,11 @@ def reordered(kernel: _Kernel) -> _Kernel:
 
 
 def _compiled(kernel: _Kernel, **options: Any) -> _Kernel:
-    if config.DISABLE_JIT:
-        return kernel
     options |= {"nogil": True, "error_model": "numpy"}
     try:
         # Kept on disk: without it every start of the command line would compile for seconds.
-        return cast(_Kernel, _forgiving(njit(cache=True, **options)(kernel)))
+        made = njit(cache=True, **options)(kernel)
+        return cast(_Kernel, kernel if made is kernel else _forgiving(made))  # NUMBA_DISABLE_JIT
     except RuntimeError:  # no folder that can be written to
         return cast(_Kernel, njit(**options)(kernel))
 
