@@ -151,6 +151,8 @@ def _child(
     begun: Any,
     counts: Any,
 ) -> None:
+    # Shells start what runs in the background with interrupts ignored, and that is inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(environment)
     handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(handle, 1)
