@@ -128,9 +128,9 @@ def test_nothing_is_sorted_or_read_whole_that_need_not_be(
     context = Context(open_files(store.path))
     monkeypatch.setattr(Snapshot, "read_file", watched)
     monkeypatch.setattr(Snapshot, "read", by_partition)
-    done = compact._compact_shards(context, context.ledger)
+    done = compact._compact_shards(context, context.removed, context.ledger)
     assert context.items is not None
-    compact._compact_shards(context, context.items)
+    compact._compact_shards(context, context.removed, context.items)
     assert done == (20, 4)  # headers and three shards
     assert whole == []
     monkeypatch.undo()
@@ -138,3 +138,67 @@ def test_nothing_is_sorted_or_read_whole_that_need_not_be(
     assert [row for row in before["rows"] if row["row"] != 30] == after["rows"]
     assert after["labels"] == before["labels"]
     assert list(compact._lost_ids(Context(open_files(store.path)))) == []
+
+
+def _make_step(kind: str, store: Store, world: World) -> None:
+    if kind == "update":
+        store.update(world.model("best"), budget=1.0)
+    elif kind == "revert":
+        store.revert(1)
+    elif kind == "review":
+        store.review(pa.table({"id": ["item-1", "item-30"], "answer": ["cat", "dog"]}))
+    else:
+        store.settle()
+
+
+@pytest.mark.parametrize("kind", ["update", "revert", "review", "settle"])
+def test_a_step_under_way_brings_back_nothing_of_a_purged_item(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read votes that are purged before it commits: it has to be made without them."""
+    world = World()
+    store = small_store(tmp_path / "store", world)
+    for name in ("mid", "new"):
+        store.update(world.model(name), budget="50%", rule="max-belief+confirm")
+    last = {row["row"]: row for row in contents(store)["rows"]}
+    pending = [row for row in last if last[row]["proposed"] is not None]
+    gone = ["item-1", f"item-{pending[0]}"]
+    commit = Snapshot.commit
+    purged: list[int] = []
+
+    def after_a_purge(self: Snapshot, *args: Any, **kwargs: Any) -> None:
+        if self.table.name == "ledger" and not purged:
+            purged.append(-1)  # the compaction commits too
+            other = Store(store.path)
+            other.remove(gone)
+            purged[:] = [other.compact().purged]
+        commit(self, *args, **kwargs)
+
+    monkeypatch.setattr(Snapshot, "commit", after_a_purge)
+    _make_step(kind, store, world)
+    assert purged == [len(gone)]
+    rows = set(Context(open_files(store.path)).removed.rows.tolist())
+    assert store.check() == []
+    assert not rows & {row["row"] for row in contents(store)["rows"]}
+
+
+def test_items_removed_during_a_compaction_are_left_to_the_next(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it purges from the items it has purged from every other table before."""
+    store.remove(["item-3"])
+    other = Context(open_files(store.path))
+    assert other.items is not None
+    assert len(other.removed) == 1
+
+    def meanwhile(_: Context) -> None:
+        Store(store.path).remove(["item-30"])
+        # Another compaction, that began earlier, replaces the files this one has read.
+        compact._compact_shards(other, other.removed, other.items)
+
+    monkeypatch.setattr(compact, "_purge_runs", meanwhile)
+    assert store.compact().purged == 1
+    monkeypatch.undo()
+    assert list(compact._lost_ids(Context(open_files(store.path)))) == ["item-30"]
+    assert store.compact().purged == 1
+    assert store.check() == []

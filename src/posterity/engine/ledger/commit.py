@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from posterity.engine.ledger.context import HEAD, Context
+from posterity.engine.ledger.context import HEAD, PURGED, Context
 from posterity.engine.ledger.steps import Header
 from posterity.errors import CommitConflict
 from posterity.storage.delta.commits import DataFile
@@ -62,7 +62,11 @@ def discarded(table: Table, files: Sequence[DataFile]) -> Iterator[None]:
 
 
 def commit_step(context: Context, header: Header, files: Sequence[DataFile]) -> None:
-    """Header and all shards, visible together or not at all."""
+    """Header and all shards, visible together or not at all.
+
+    Not after a purge that it has not read: rows of purged items would be back, without the votes
+    they were decided with.
+    """
     label = f"step-{header.step:06}"
     own = context.layout.ledger.write(header.to_row(), label=label, partition=HEADER_SHARD)
-    context.ledger.commit([own, *files], fences=[(HEAD, header.step)])
+    context.ledger.commit([own, *files], fences=[(HEAD, header.step)], unmoved=[PURGED])

@@ -27,6 +27,8 @@ from posterity.storage.files import Files
 
 NEXT_ROW = "posterity.rows"
 HEAD = "posterity.head"
+PURGED = "posterity.purged"
+"""Of the ledger: how often rows of removed items were purged from it."""
 
 _KINDS: dict[str, Callable[[str], Any]] = {
     "str": str,

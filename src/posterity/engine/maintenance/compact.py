@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from posterity._text import Result, counted
 from posterity.engine.evaluation.durable_votes import all_runs, tidy
 from posterity.engine.ledger.commit import discarded, retried
-from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.context import PURGED, Context
 from posterity.engine.ledger.publish import publish_labels
 from posterity.errors import Missing
 from posterity.method.data.row_sets import Tombstones
@@ -49,16 +49,18 @@ def compact(context: Context) -> Compacted:
     """Rewrite items and ledger as few files a shard, without the rows of removed items.
 
     Items come last: as long as a removed item is among them, a compaction that was cut short
-    finds it again and purges it from every other table.
+    finds it again and purges it from every other table. One that is removed while a compaction is
+    under way is left to the next, however often this one has to begin again.
     """
+    gone = context.removed
     lost = [str(value) for value in _lost_ids(context)]
     tidy(context)
-    before, after = retried(context, lambda now: _compact_shards(now, now.ledger))
+    before, after = retried(context, lambda now: _compact_shards(now, gone, now.ledger, PURGED))
     if lost:
         _purge_runs(context)
         retried(context, partial(_purge_labelled, lost))
         publish_labels(context.again(), anew=True)
-    items = retried(context, lambda now: _compact_shards(now, now.items))
+    items = retried(context, lambda now: _compact_shards(now, gone, now.items))
     return Compacted(before + items[0], after + items[1], len(lost))
 
 
@@ -73,21 +75,28 @@ def _lost_ids(context: Context) -> Iterator[Any]:
         yield from known.filter(removed).column("id").to_pylist()
 
 
-def _compact_shards(context: Context, snapshot: Snapshot | None) -> tuple[int, int]:
-    """Fewer files in each shard where that is possible, in one commit: how many were and are."""
+def _compact_shards(
+    context: Context, gone: Tombstones, snapshot: Snapshot | None, purges: str | None = None
+) -> tuple[int, int]:
+    """Fewer files in each shard where that is possible, in one commit: how many were and are.
+
+    ``purges`` is the fence that counts the commits by which rows of removed items go.
+    """
     if snapshot is None:
         return 0, 0
     shards = snapshot.partitions()
     written, retired = list[DataFile](), list[DataFile]()
-    task = partial(_compact_shard, context.removed, context.description.shard_rows, snapshot)
+    task = partial(_compact_shard, gone, context.description.shard_rows, snapshot)
     for shard, new in zip(shards, context.executor.map(task, shards), strict=True):
         if new is not None:
             written += new
             retired += snapshot.files_of(shard)
     before = len(snapshot.data_files())
+    fewer = sum(file.rows for file in written) < sum(file.rows for file in retired)
+    fences = [(purges, (snapshot.fence(purges) or 0) + 1)] if purges and fewer else []
     if retired:
         with discarded(snapshot.table, written):
-            snapshot.commit(written, removes=retired, data_change=False)
+            snapshot.commit(written, removes=retired, fences=fences, data_change=False)
     return before, before - len(retired) + len(written)
 
 

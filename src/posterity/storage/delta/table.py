@@ -340,12 +340,16 @@ class Snapshot:
         *,
         removes: Iterable[DataFile] = (),
         fences: Sequence[tuple[str, int]] = (),
+        unmoved: Sequence[str] = (),
         replace: bool = False,
         data_change: bool = True,
     ) -> None:
-        """Publish files (and retire others) in one commit, or raise ``CommitConflict``."""
+        """Publish files (and retire others) in one commit, or raise ``CommitConflict``.
+
+        ``unmoved``: fences that must have the numbers that were read, and keep them.
+        """
         change = Change(list(adds), list(removes), list(fences), replace, data_change)
-        numbers = {name: self.fence(name) for name, _ in change.fences}
+        numbers = {name: self.fence(name) for name in (*unmoved, *dict(change.fences))}
         # With a handle of its own: a commit moves it, and a snapshot stays what was read.
         commits.commit(self.table._open(), self.table, change, self.version, numbers)
 
