@@ -593,3 +593,31 @@ def spend_best_first(
             spent += taken * ours / (ours + theirs)
         left -= taken
     return spent
+
+
+def balanced_ratio(
+    flips: list[tuple[float, bool, bool]], ratios: tuple[float, ...], share: float
+) -> float | None:
+    """The highest ratio that keeps its share of the best net corrections; None: nothing is clear.
+
+    A flip is its margin, whether it fixes a label, and whether it breaks one.
+    """
+    nets, moved = {}, {}
+    for ratio in ratios:
+        fixed = broken = 0
+        for margin, fixes, breaks in flips:
+            if margin > ratio:
+                fixed += fixes
+                broken += breaks
+        nets[ratio], moved[ratio] = fixed - broken, fixed + broken
+    best = ratios[0]
+    for ratio in ratios:
+        if nets[ratio] > nets[best]:
+            best = ratio
+    if nets[best] <= 0 or nets[best] < 2 * moved[best] ** 0.5:
+        return None
+    chosen = best
+    for ratio in ratios:
+        if nets[ratio] >= share * nets[best]:
+            chosen = max(chosen, ratio)
+    return chosen

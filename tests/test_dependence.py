@@ -21,8 +21,9 @@ from posterity.method.decide.budget import FULL, Budget
 from posterity.method.decide.rules import MaxBelief
 from posterity.method.decide.selectors import Entropy, Everything, Selector, Value
 from posterity.method.kernels import compiler
+from posterity.validation.cross_fits import Fits
 from posterity.validation.outcome import RehearsedStep
-from posterity.validation.rehearsal import FRESH, Fits, Rehearsal
+from posterity.validation.rehearsal import FRESH, Rehearsal
 from tests import naive, naive_dependence, naive_temperatures
 
 CALIBRATORS = (

@@ -598,7 +598,9 @@ def test_two_forms_at_once_are_refused(world: World) -> None:
             Model("m", **forms)
 
 
-def test_beliefs_of_stated_confusions_are_the_formulas(empty: Store, world: World) -> None:
+def test_beliefs_of_stated_confusions_are_the_formulas(tmp_path: Path, world: World) -> None:
+    empty = Store.create(tmp_path / "even", classes=NAMES, prior="uniform")
+    empty.add(world.table())
     models = [
         Model("old", confusion=PROBABILITIES, predict=world.model("old").predict),
         Model("mid", accuracy=0.7, predict=world.model("mid").predict),

@@ -143,10 +143,10 @@ def test_plans_forecast_net_corrections(tmp_path: Path, world: World) -> None:
     assert told["value"] == pytest.approx((tried["fixed"] - tried["broken"]) * 400 / 300)
     assert told["low"] < told["value"] < told["high"]
     assert f"about {told['value']:,.0f} ({told['low']:,.0f} to {told['high']:,.0f})" in str(plan)
-    assert str(plan).endswith("net corrections")
+    assert "net corrections\n" in str(plan)
     filtered = store.plan("best", budget="5%", rule=RULE, where="lang = 'de'")
     assert filtered.forecast is not None
-    assert str(filtered).endswith("of labelled items that no filter was applied to")
+    assert "of labelled items that no filter was applied to\n" in str(filtered)
     kept = load_plan(Context(open_files(store.path)), plan.id)
     assert kept is not None
     assert kept.forecast == told

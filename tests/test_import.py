@@ -32,7 +32,6 @@ from posterity.errors import (
     PosterityError,
     StoreError,
 )
-from posterity.method.decide.defaults import DEFAULT_RULE
 from posterity.storage import failpoints, input_files
 from posterity.storage import stream as storage_stream
 from posterity.storage.files import open_files
@@ -762,7 +761,7 @@ def test_the_command(tmp_path: Path, world: World, capsys: pytest.CaptureFixture
     assert "60 items imported from 3 files" in run(capsys, *command)[0]
     assert run(capsys, *command)[0].strip() == "Nothing to do: this was imported already."
     assert list(whole(Store(store))["items"][0]) == ["shard", "row", "id", "lang"]
-    assert [header.rule for header in Store(store).log()] == [str(DEFAULT_RULE)] * 2
+    assert [header.rule for header in Store(store).log()] == ["balanced:80%,ratio=10"] * 2
     _, err = run(capsys, *command, "--label", "lang", "--json", code=2)
     assert "Each --label needs its --model" in json.loads(err)["error"]["message"]
 

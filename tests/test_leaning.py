@@ -21,7 +21,7 @@ from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.votes import SoftVotes, VoteTable
 from posterity.replay import Recording
 from posterity.storage.files import open_files
-from posterity.validation.rehearsal import Fits, SoftReadings
+from posterity.validation.cross_fits import Fits, SoftReadings
 from tests.conftest import real_recording
 from tests.problems import synthetic_recording
 from tests.stores import NAMES, World

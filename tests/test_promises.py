@@ -105,7 +105,7 @@ def test_a_store_keeps_the_ratio_it_found(tmp_path: Path) -> None:
     store = make(tmp_path / "store", world, "old", "mid")
     plan = store.plan("mid", budget="10%", rule=PROMISE)
     assert plan.rehearsed is not None
-    assert "keeps the promise" in str(plan)
+    assert f"cost ratio {plan.rehearsed['ratio']:g}, chosen on them" in str(plan)
     report = update(store, world, "new", rule=PROMISE)
     header = Context(open_files(store.path)).headers[-1]
     found = parse(header.rule or "")

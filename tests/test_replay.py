@@ -531,7 +531,7 @@ def test_soft_votes_change_beliefs(recording: Recording) -> None:
         ),
         ({"selector": ["entropy", "x"], "budgets": 1.0}, UnknownName, "no selector"),
         ({"budgets": ["10%", 20]}, InvalidParameter, "10% and 20 are the same share of 200"),
-        ({"rules": None}, InvalidParameter, "a name or a rule object"),
+        ({"rules": [None]}, InvalidParameter, "a name or a rule object"),
         ({"rules": rules.Replace}, InvalidParameter, "a name or a rule object"),
         ({"selector": 5}, InvalidParameter, "a name or a selector object"),
         ({"split": [0.5]}, InvalidParameter, "'split'"),

@@ -27,7 +27,7 @@ def without_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_it_is_the_default(recording: Recording) -> None:
     (row,) = replay.run(recording).rows
     assert (row["beliefs"], row["confusion"], row["selector"]) == ("dependent", None, "value")
-    assert row["rule"] == "cost-ratio:10"
+    assert (row["rule"], row["prior"]) == ("balanced:80%", "estimated")
     assert isinstance(row["forecast"], float)
 
 

@@ -24,8 +24,9 @@ from posterity.method.decide.selectors import parse as parse_selector
 from posterity.method.step import choose
 from posterity.method.step import update as update_shard
 from posterity.replay import run
+from posterity.validation.cross_fits import Fits
 from posterity.validation.outcome import RehearsedStep
-from posterity.validation.rehearsal import Fits, Rehearsal
+from posterity.validation.rehearsal import Rehearsal
 from tests import naive
 from tests.problems import synthetic_recording
 from tests.stores import World, make

@@ -52,6 +52,7 @@ def measure(recordings: Path, name: str) -> Results:
             seed=1,
             seeds=seeds,
             budgets=budgets,
+            prior="uniform",
             rules=f"cost-ratio:{ratio}",
         )
 

@@ -12,6 +12,7 @@ RULES = [f"at-most:{rate},confidence={CONFIDENCE}" for rate in RATES]
 BESIDE = ["max-belief", "cost-ratio:10"]
 """What costs nothing, and what is usual."""
 BUDGET = "30%"
+PRIOR = "uniform"
 SPLITS = 200
 FEW = 20
 """Splits that suffice to show what rules without a promise do."""
@@ -31,6 +32,7 @@ SEQUENCES = {
 def measure(recordings: Path, name: str, splits: int) -> Results:
     """Replay one recording on as many random halves."""
     recording = Recording.load(recordings / f"{name}.npz").pick(SEQUENCES[name])
-    found = run(recording, budgets=BUDGET, rules=RULES, seed=1, seeds=splits)
-    found.extend(run(recording, budgets=BUDGET, rules=BESIDE, seed=1, seeds=min(FEW, splits)))
+    found = run(recording, budgets=BUDGET, rules=RULES, prior=PRIOR, seed=1, seeds=splits)
+    few = min(FEW, splits)
+    found.extend(run(recording, budgets=BUDGET, rules=BESIDE, prior=PRIOR, seed=1, seeds=few))
     return found

@@ -21,10 +21,10 @@ PAIRS = {
 }
 """The target, where its labelled set is drawn from, and models."""
 KINDS: dict[str, dict[str, Any]] = {
-    "none": {"adapt": "none"},
-    "difficulty (default)": {"adapt": "difficulty"},
+    "none": {"adapt": "none", "prior": "uniform"},
+    "difficulty (default)": {"adapt": "difficulty", "prior": "uniform"},
     "class shares": {"adapt": "none", "prior": "estimated"},
-    "confusions": {"adapt": "confusions"},
+    "confusions": {"adapt": "confusions", "prior": "uniform"},
     "all": {"adapt": "difficulty,confusions", "prior": "estimated"},
 }
 

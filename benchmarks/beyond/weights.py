@@ -18,10 +18,10 @@ RARE = 0.1
 """Of half of the kinds of distortion so small a part is labelled, of the others all; and the
 other way round in the target."""
 KINDS: dict[str, dict[str, Any]] = {
-    "none": {"adapt": "none"},
-    "difficulty (default)": {},
-    "weights": {"adapt": "none", "weigh": "groups"},
-    "weights and difficulty": {"weigh": "groups"},
+    "none": {"adapt": "none", "prior": "uniform"},
+    "difficulty (default)": {"prior": "uniform"},
+    "weights": {"adapt": "none", "prior": "uniform", "weigh": "groups"},
+    "weights and difficulty": {"prior": "uniform", "weigh": "groups"},
 }
 
 

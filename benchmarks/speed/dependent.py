@@ -12,7 +12,7 @@ from posterity import priors
 from posterity.method.beliefs import fit as beliefs_fit
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.data.arrays import Codes
-from posterity.validation.rehearsal import Fits
+from posterity.validation.cross_fits import Fits
 
 SETTING = Setting(classes=1000, models=16, share=0.1, estimator="diagonal")
 ITEMS = 1_000_000

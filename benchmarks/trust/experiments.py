@@ -55,6 +55,7 @@ def given(folder: Path, setting: Setting, seeds: int) -> Given:
     common: dict[str, Any] = {
         "models": list(setting.models) or None,
         "source": source,
+        "prior": "uniform",
         "seed": 1,
         "seeds": seeds if setting.drawn else 1,
     }

@@ -25,8 +25,6 @@ from posterity.method.data.classes import Classes
 from posterity.method.decide.budget import Budget, Spending
 from posterity.method.decide.defaults import (
     DEFAULT_CONFUSION,
-    DEFAULT_RULE,
-    DEFAULT_SELECTOR,
     DEPENDENT,
 )
 from posterity.method.decide.rules import Rule
@@ -74,20 +72,23 @@ class Store(StoreReader):
 
         Where there is one already that was made with the same settings, that one is opened.
         ``beliefs``: ``"dependent"`` or ``"plain"``, which estimates confusions as ``confusion``
-        says; ``prior``: ``"uniform"``, ``"labelled"``, ``"estimated"`` (from the items' votes,
-        where beliefs are dependent), one weight a class, or a file; ``adapt``: see ``adapt``.
+        says; ``prior``: ``"estimated"`` (class frequencies of the labelled set and of the items'
+        votes; the default of dependent beliefs), ``"labelled"``, ``"uniform"``, one weight a class,
+        or a file; ``adapt``: see ``adapt``.
         """
         from posterity.engine.maintenance.create import create
         from posterity.method.adapt.adapt import to_keep
         from posterity.method.beliefs import priors
         from posterity.method.beliefs.confusion import estimate
         from posterity.method.data.spec import whole_number
-        from posterity.method.decide.defaults import check_beliefs
+        from posterity.method.decide.defaults import DEFAULT_PRIOR, check_beliefs
         from posterity.storage.delta.schema import MOST_SHARD_ROWS, Description
 
         known = classes if isinstance(classes, Classes) else Classes(classes)
         estimate(confusion)
-        kind, weights = check_beliefs(beliefs, prior), priors.weights_of(prior, known.names)
+        kind = check_beliefs(beliefs, prior)
+        prior = DEFAULT_PRIOR[kind] if prior is None else prior
+        weights = priors.weights_of(prior, known.names)
         description = Description(
             shard_rows=whole_number(shard_rows, "shard_rows", least=1, most=MOST_SHARD_ROWS),
             beliefs=kind,
@@ -113,7 +114,7 @@ class Store(StoreReader):
         id: str = "id",  # noqa: A002 the user's word
         soft: Mapping[str, str] | None = None,
         payload: Sequence[str] | None = None,
-        rule: Rule | str = DEFAULT_RULE,
+        rule: Rule | str | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ImportReport:
@@ -125,7 +126,6 @@ class Store(StoreReader):
         """
         from posterity.engine.steps.import_file import sources_of
         from posterity.engine.steps.import_predictions import import_predictions
-        from posterity.method.decide import rules
 
         return import_predictions(
             self._context(),
@@ -133,7 +133,7 @@ class Store(StoreReader):
             sources_of(votes, soft),
             id_column=id,
             payload=payload,
-            rule=str(rules.parse(rule)),
+            rule=rule,
             options=self.options,
             dry_run=dry_run,
             progress=progress,
@@ -172,7 +172,7 @@ class Store(StoreReader):
         *,
         budget: Budget | Spending | float | str | None = None,
         selector: Selector | str | None = None,
-        rule: Rule | str = DEFAULT_RULE,
+        rule: Rule | str | None = None,
         where: str | None = None,
         seed: int = 0,
         more: bool = False,
@@ -200,7 +200,7 @@ class Store(StoreReader):
         money: float,
         *,
         selector: Selector | str | None = None,
-        rule: Rule | str = DEFAULT_RULE,
+        rule: Rule | str | None = None,
     ) -> list[Choice]:
         """What the same money would bring with each of some models, the best first."""
         from posterity.engine.plan.compare import compare
@@ -225,7 +225,7 @@ class Store(StoreReader):
         *,
         budget: Budget | Spending | float | str | None = None,
         selector: Selector | str | None = None,
-        rule: Rule | str = DEFAULT_RULE,
+        rule: Rule | str | None = None,
         where: str | None = None,
         seed: int = 0,
         more: bool = False,
@@ -275,13 +275,13 @@ class Store(StoreReader):
         model: Model | str,
         budget: Budget | Spending | float | str | None,
         selector: Selector | str | None,
-        rule: Rule | str,
+        rule: Rule | str | None,
         where: str | None,
         seed: int,
     ) -> Request:
         name = model if isinstance(model, str) else model.name
-        chosen = selector or DEFAULT_SELECTOR[context.description.beliefs]
-        request = Request.of(name, budget, chosen, rule, where, seed)
+        beliefs = context.description.beliefs
+        request = Request.of(name, budget, selector, rule, where, seed, beliefs=beliefs)
         if where is not None:
             from posterity.storage.delta.filters import refuse_wrong
 

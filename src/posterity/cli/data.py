@@ -22,7 +22,7 @@ from posterity.cli.output import (
 from posterity.engine.maintenance.create import is_store
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.adapt.adapt import DIFFICULTY
-from posterity.method.decide.defaults import DEFAULT_RULE, DEPENDENT
+from posterity.method.decide.defaults import DEPENDENT
 from posterity.models.class_map import plain_column, typed_name
 from posterity.models.model import Model
 from posterity.storage.input import SUFFIXES, column, read_rows, truth_types
@@ -79,11 +79,10 @@ _model_options = with_options(
 )
 @click.option(
     "--prior",
-    default="uniform",
-    show_default=True,
-    metavar="uniform|labelled|estimated|FILE",
-    help="What is believed before any vote; estimated: class shares as the items' votes tell; "
-    "FILE: class weights.",
+    metavar="estimated|labelled|uniform|FILE",
+    help="How frequent the classes are. estimated: from the labelled set and the items' votes;"
+    " labelled: from the labelled set alone; FILE: class weights."
+    " [default: estimated; with plain beliefs uniform]",
 )
 @click.option(
     "--adapt",
@@ -101,7 +100,7 @@ def init_command(
     kind: str,
     beliefs: str,
     confusion: str,
-    prior: str,
+    prior: str | None,
     adapt: str,
     shard_rows: int | None,
     as_json: bool,
@@ -216,9 +215,7 @@ def add_command(store: str, file: str, id_column: str, executor: str, as_json: b
 @click.option("--payload", metavar="A,B", help="Keep only these columns ('': none). [default: all]")
 @click.option(
     "--rule",
-    default=DEFAULT_RULE,
-    show_default=True,
-    help="How labels are decided from the second model on.",
+    help="When labels change, from the second model on; as of `update`.",
 )
 @_model_options
 @click.option("--dry-run", is_flag=True, help="Read and check everything, change nothing.")

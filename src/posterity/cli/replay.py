@@ -16,7 +16,7 @@ from posterity.cli.output import PIPED_WIDTH, console, echo, print_json, progres
 from posterity.errors import InvalidParameter, MissingExtra
 from posterity.method.adapt.adapt import DIFFICULTY, NONE
 from posterity.method.data.spec import split_list
-from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_CONFUSION, DEFAULT_RULE
+from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_CONFUSION
 from posterity.replay import Recording, run
 from posterity.replay.experiment import HARD
 from posterity.replay.importers import IMPORTERS, import_recordings
@@ -85,13 +85,13 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
 )
 @click.option(
     "--rules",
-    default=DEFAULT_RULE,
-    show_default=True,
     metavar="LIST",
     help="replace, majority-vote, max-belief, max-belief-min-entropy,"
-    " cost-ratio:C[,neutral=C0][,of.CLASS=C1], at-most:SHARE[,confidence=P] (a promise, see"
-    " docs/beyond.md), oracle; any but the last two with +confirm: a flip waits for the item's"
-    " next vote, and is made without one by a step that does not select the item, or at the end.",
+    " cost-ratio:C[,neutral=C0][,of.CLASS=C1], balanced[:SHARE] (a cost ratio chosen on the"
+    " labelled set), at-most:SHARE[,confidence=P] (a promise, see docs/beyond.md), oracle; any but"
+    " the last three with +confirm: a flip waits for the item's next vote, and is made without one"
+    " by a step that does not select the item, or at the end."
+    " [default: balanced; with plain beliefs cost-ratio:10]",
 )
 @click.option(
     "--split",
@@ -109,11 +109,10 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
 )
 @click.option(
     "--prior",
-    default="uniform",
-    show_default=True,
     metavar="P",
-    help="uniform, labelled (class frequencies), estimated (from the target's votes), or a JSON or"
-    " CSV file of class weights.",
+    help="uniform, labelled (class frequencies), estimated (from the labelled set and the target's"
+    " votes), or a JSON or CSV file of class weights."
+    " [default: estimated; with plain beliefs uniform]",
 )
 @click.option(
     "--order",

@@ -23,7 +23,6 @@ from posterity.engine.evaluation.evaluate import BATCH, MAX_ERRORS, Evaluation
 from posterity.engine.evaluation.vote_file import VoteFile
 from posterity.engine.maintenance import RETENTION_HOURS
 from posterity.errors import UnknownName, Untrusted
-from posterity.method.decide.defaults import DEFAULT_RULE
 from posterity.models.model import Model
 from posterity.storage.files import local_path
 from posterity.storage.output import write_batches
@@ -62,10 +61,11 @@ _step_options = with_options(
     ),
     click.option(
         "--rule",
-        default=DEFAULT_RULE,
-        show_default=True,
-        help="How labels are decided; names as in `replay --help`. With +confirm a flip stays"
-        " pending until the item's next vote, or the next update without one.",
+        help="When a label changes. balanced: chosen on the labelled set, most corrections with few"
+        " broken labels; cost-ratio:C if one broken label costs C fixed ones; at-most:0.5% to"
+        " promise a limit; other names as in `replay --help`. With +confirm a flip waits for the"
+        " item's next vote, or the next update without one."
+        " [default: balanced; with plain beliefs cost-ratio:10]",
     ),
     click.option("--where", metavar="SQL", help="Only items whose payload satisfies this."),
     click.option("--seed", default=0, show_default=True, help="For random selection."),
@@ -105,7 +105,7 @@ def plan_command(
 @store_argument
 @click.argument("models", nargs=-1, required=True)
 @click.option("--money", type=float, required=True, help="What may be spent, as --cost is given.")
-@click.option("--rule", default=DEFAULT_RULE, show_default=True, help="As of `plan`.")
+@click.option("--rule", help="As of `plan`.")
 @click.option("--selector", help="As of `plan`.")
 @executor_option
 @as_json_option
@@ -113,7 +113,7 @@ def compare_command(
     store: str,
     models: tuple[str, ...],
     money: float,
-    rule: str,
+    rule: str | None,
     selector: str | None,
     executor: str,
     as_json: bool,

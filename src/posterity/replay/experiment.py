@@ -21,6 +21,7 @@ from posterity.method.decide.budget import Budget, Spending, read_budget
 from posterity.method.decide.defaults import (
     DEFAULT_BUDGET,
     DEFAULT_CONFUSION,
+    DEFAULT_PRIOR,
     DEFAULT_RULE,
     DEFAULT_SELECTOR,
     DEPENDENT,
@@ -66,13 +67,13 @@ def run(
     order: str = "given",
     beliefs: str | None = None,
     confusion: str | Sequence[str] | None = None,
-    prior: str | Floats = "uniform",
+    prior: str | Floats | None = None,
     votes: str = HARD,
     adapt: Adapt = True,
     weigh: str | None = None,
     selector: str | Selector | Sequence[str | Selector] | None = None,
     budgets: Spent | Sequence[Spent] = DEFAULT_BUDGET,
-    rules: str | Rule | Sequence[str | Rule] = DEFAULT_RULE,
+    rules: str | Rule | Sequence[str | Rule] | None = None,
     progress: Progress | None = None,
 ) -> Results:
     """Replay a model sequence over a recording; every combination of the lists is one run.
@@ -95,6 +96,8 @@ def run(
             "Dependent beliefs learn how models err by themselves; 'confusion' is for plain ones.",
             hint="Leave it out, or choose the beliefs 'plain'.",
         )
+    prior = DEFAULT_PRIOR[beliefs] if prior is None else prior
+    rules = DEFAULT_RULE[beliefs] if rules is None else rules
     if selector is None:
         selector = DEFAULT_SELECTOR[beliefs]
     settings = Settings(
@@ -206,7 +209,7 @@ class Settings:
                     hint="Choose the beliefs 'dependent', or a budget for each step.",
                 )
         for rule in self.rules.values():
-            if traits(rule).promises:
+            if traits(rule).rehearsed:
                 raise InvalidParameter(
                     f"The rule '{rule}' needs dependent beliefs, rehearsed on the labelled set.",
                     hint="Choose the beliefs 'dependent', or another rule.",

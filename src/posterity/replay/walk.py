@@ -19,12 +19,13 @@ from posterity.method.data import arrays
 from posterity.method.data.arrays import Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
 from posterity.method.decide.budget import FULL, Account, Budget, Outlook, Spending
-from posterity.method.decide.rules import AtMost, Rule, traits
+from posterity.method.decide.rules import AtMost, Balanced, Rule, traits
 from posterity.method.decide.selectors import Selector
 from posterity.replay.recording import Recording
+from posterity.validation.cross_fits import Fits, SoftReadings
 from posterity.validation.expectation import LEAST, Sums
 from posterity.validation.outcome import Rehearsed, RehearsedStep, Target
-from posterity.validation.rehearsal import Fits, Rehearsal, SoftReadings
+from posterity.validation.rehearsal import Rehearsal
 from posterity.validation.shift import Seen
 
 
@@ -183,7 +184,7 @@ def walk_dependent(
             last=number + 1 == len(target.models),
             target=Target(len(target), known, believed_by),
         )
-        if isinstance(rule, AtMost):
+        if isinstance(rule, (AtMost, Balanced)):
             shard.rules = [replace(rule, ratio=rehearsed.ratio)]
         seen = Seen.of(labels.label[rows], labels.belief[rows], cast, len(prior))
         known = believed_by()

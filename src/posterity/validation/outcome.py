@@ -9,6 +9,7 @@ from typing import Any
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.data.arrays import Codes
 from posterity.method.data.votes import MISSING
+from posterity.method.decide.balance import RatioOutcome
 from posterity.method.decide.budget import Budget
 from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
@@ -35,11 +36,18 @@ class Rehearsed:
     trust: Trust | None = None
     """What all steps so far say of beliefs, where these are dependent."""
     ratio: float | None = None
-    """The cost ratio that keeps what the rule promises."""
+    """The cost ratio that was chosen, by a rule that has it chosen on the labelled set."""
+    choices: tuple[RatioOutcome, ...] = ()
+    """What other cost ratios would do with the same votes."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        return {name: value for name, value in vars(self).items() if name != "trust"}
+        told = {name: value for name, value in vars(self).items() if name != "trust"}
+        return told | {"choices": [self._choice(one) for one in self.choices]}
+
+    def _choice(self, one: RatioOutcome) -> dict[str, Any]:
+        after = self.accuracy_before + one.net / max(1, self.items)
+        return {**vars(one), "accuracy_after": after}
 
     def net(self, items: int) -> Estimate:
         """Corrections less new errors that so many items can expect."""
@@ -56,7 +64,7 @@ class Rehearsed:
             f"on {self.items:,} labelled items the same would fix {self.fixed} and break "
             f"{self.broken}: accuracy {100 * self.accuracy_before:.1f} % → "
             f"{100 * self.accuracy_after:.1f} %"
-            + (f"; a cost ratio of {self.ratio:g} keeps the promise" if self.ratio else "")
+            + (f"; cost ratio {self.ratio:g}, chosen on them" if self.ratio else "")
         )
 
 

@@ -7,9 +7,9 @@ what they learnt from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,91 +18,25 @@ from posterity.method import metrics
 from posterity.method.adapt import adapt as adapt_adapt
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs import fit as beliefs_fit
-from posterity.method.beliefs import temperature
 from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
-from posterity.method.beliefs.temperature import Temperature
 from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
+from posterity.method.decide import balance
 from posterity.method.decide import promise as decide_promise
+from posterity.method.decide.balance import FlipMargins
 from posterity.method.decide.budget import Budget, Outlook
-from posterity.method.decide.rules import AtMost, MaxBelief, Rule, traits
+from posterity.method.decide.rules import AtMost, Balanced, MaxBelief, Rule, traits
 from posterity.method.step import Decision, Labels, Shard, choose, in_order, settle, update
+from posterity.validation.cross_fits import Confusions, Fits
 from posterity.validation.outcome import Rehearsed, RehearsedStep, StepHalf, Target, Trust
 from posterity.validation.reliability import Reliability
 from posterity.validation.shift import Seen
 
-TINY = 1e-300
+SHOWN = (1.0, 2.0, 5.0, 10.0)
+"""Cost ratios that are told of beside the one in force."""
 FRESH = 10.0
 """How hard the calibrator of fresh votes is drawn to that of all histories; in items."""
-
-
-@dataclass(frozen=True, eq=False)
-class SoftReadings:
-    """How a model's soft votes are to be read: as all labelled ones say, and each half of them."""
-
-    whole: Temperature | None
-    halves: tuple[Temperature | None, Temperature | None]
-    """For use on one half, learnt on the other."""
-
-    @classmethod
-    def of(cls, soft: SoftVotes | None, truth: Codes, classes: int) -> SoftReadings:
-        """From its labelled soft votes; without any, its soft votes count by their class."""
-        halves = _other_halves(len(truth))
-        # A half without any cannot tell of the other.
-        if soft is None or not all((soft.hard[rows] != MISSING).any() for rows in halves):
-            return cls(None, (None, None))
-        first, second = (
-            temperature.fit(soft[rows], truth[rows], classes=classes) for rows in halves
-        )
-        return cls(temperature.fit(soft, truth, classes=classes), (first, second))
-
-
-@dataclass(frozen=True, eq=False)
-class Fits:
-    """How models err together: on all labelled items, and on each half for use on the other."""
-
-    whole: Dependence
-    halves: tuple[Dependence, Dependence]
-
-    @classmethod
-    def of(
-        cls, votes: Codes, truth: Codes, prior: Floats, readings: Sequence[SoftReadings] = ()
-    ) -> Fits:
-        """From the votes (n, T) of the models so far, and how soft ones of each are to be read."""
-        first, second = (
-            replace(
-                beliefs_fit.fit(votes[rows], truth[rows], prior),
-                temperatures=tuple(each.halves[side] for each in readings),
-            )
-            for side, rows in enumerate(_other_halves(len(truth)))
-        )
-        whole = beliefs_fit.fit(votes, truth, prior)
-        read = tuple(each.whole for each in readings)
-        return cls(replace(whole, temperatures=read), (first, second))
-
-
-@dataclass(frozen=True, eq=False)
-class Confusions:
-    """How each model errs by itself, for plain beliefs: on each half for use on the other."""
-
-    halves: tuple[list[Confusion], list[Confusion]]
-
-    @classmethod
-    def of(cls, votes: Codes, truth: Codes, classes: int, estimator: str) -> Confusions:
-        """From the votes (n, T) of the models."""
-        estimate = partial(Confusion.from_pairs, classes=classes, estimator=estimator)
-        first, second = (
-            [estimate(truth[rows], cast) for cast in votes[rows].T]
-            for rows in _other_halves(len(truth))
-        )
-        return cls((first, second))
-
-
-def _other_halves(items: int) -> tuple[Mask, Mask]:
-    """What is learnt on for use on the first half, which has every other item, and the second."""
-    second: Mask = np.arange(items) % 2 == 1
-    return second, ~second
 
 
 class _Half:
@@ -186,9 +120,15 @@ class Rehearsal:
         """
         cast = votes.hard if isinstance(votes, SoftVotes) else votes
         known: Sequence[Confusion | Dependence]
+        margins: FlipMargins | None = None
         if isinstance(fits, Fits):
             chosen, step = self._calibrate(fits, votes, step, target)
             known = [fit.calibrated(self.calibrator) for fit in fits.halves]
+            undecided = isinstance(step.rule, Balanced) and step.rule.ratio is None
+            if last or undecided:
+                margins = self._flips(known, chosen, votes, step.model)
+            if isinstance(step.rule, Balanced) and undecided and margins is not None:
+                step = replace(step, rule=balance.choose(step.rule, margins))
         else:
             chosen = self._choose((None, None), cast, step)
             known = [confusions[step.model] for confusions in fits.halves]
@@ -227,7 +167,8 @@ class Rehearsal:
             broken=broken,
             dispersion=1.0 if trust is None else trust.dispersion,
             trust=trust,
-            ratio=step.rule.ratio if isinstance(step.rule, AtMost) else None,
+            ratio=step.rule.ratio if isinstance(step.rule, (AtMost, Balanced)) else None,
+            choices=() if margins is None else tuple(margins.outcomes(SHOWN)),
         )
 
     def _accuracy(self, right: Sequence[int], *, dependent: bool) -> float:
@@ -322,15 +263,25 @@ class Rehearsal:
                 waits = (labels.proposed != MISSING) & (labels.label == truth)
                 waits[rows] = False
                 margins[waits] = np.inf  # pending flips are made whatever the new rule says
-                trial = deepcopy(half)
-                trial.shard.rules = [MaxBelief()]
-                for made in trial.update(rows, votes, known[side], model):
-                    broken = made.flipped & (made.before == truth[made.rows])
-                    margin = made.belief_after[broken] / made.belief_before[broken].clip(TINY)
-                    at = made.rows[broken]
-                    margins[at] = np.maximum(margins[at], margin)
+                for at, flips in _tried(half, rows, votes, known[side], model):
+                    broken, own = at[flips.breaks], flips.margins[flips.breaks]
+                    margins[broken] = np.maximum(margins[broken], own)
             found.append(margins[margins > 0])
         return np.concatenate(found)
+
+    def _flips(
+        self,
+        known: Sequence[Confusion | Dependence],
+        chosen: Sequence[Rows],
+        votes: Codes | SoftVotes,
+        model: int,
+    ) -> FlipMargins:
+        """The flips that the most believed class would make in this step."""
+        return FlipMargins.joined(
+            flips
+            for half, rows, by in zip(self._halves, chosen, known, strict=True)
+            for _, flips in _tried(half, rows, votes, by, model)
+        )
 
     def adapted(
         self,
@@ -386,6 +337,19 @@ class Rehearsal:
             )
             for half, fit, may, budget in zip(self._halves, known, eligible, budgets, strict=True)
         ]
+
+
+def _tried(
+    half: _Half, rows: Rows, votes: Codes | SoftVotes, known: Confusion | Dependence, model: int
+) -> Iterator[tuple[Rows, FlipMargins]]:
+    """The flips of the most believed class, and their rows; the half itself is left as it was."""
+    trial = deepcopy(half)
+    trial.shard.rules = [MaxBelief()]
+    for made in trial.update(rows, votes, known, model):
+        at, flipped = made.rows[made.flipped], made.flipped
+        before, after = made.before[flipped], made.after[flipped]
+        gain, loss = made.belief_after[flipped], made.belief_before[flipped]
+        yield at, FlipMargins.of(before, after, half.truth[at], gain, loss)
 
 
 def _calibrator(histories: Sequence[tuple[Dependence, VoteTable, Codes, Rows]]) -> Floats:

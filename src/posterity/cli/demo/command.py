@@ -137,11 +137,11 @@ def _steps(job: Job, told: list[dict[str, Any]]) -> Table:
                 "evaluations": "imported" if first else f"{report['evaluations']:,}",
                 "flips": "–" if first else f"{report['flips']:,}",
                 "fixed": "–" if first else f"{report['expected_positive_flips']:,.0f}",
-                "broke": "–" if first else f"{report['expected_negative_flips']:,.0f}",
+                "broken": "–" if first else f"{report['expected_negative_flips']:,.0f}",
             }
         )
-    caption = "accuracy: on the labelled texts; fixed, broke: as the beliefs have it"
-    figures = ("accuracy", "evaluations", "flips", "fixed", "broke")
+    caption = "accuracy: on the labelled texts; fixed, broken: estimated"
+    figures = ("accuracy", "evaluations", "flips", "fixed", "broken")
     return plain_table(rows, right=figures, caption=caption)
 
 
@@ -199,20 +199,22 @@ def _plain(way: str, row: dict[str, Any]) -> dict[str, Any]:
 
 def _table(rows: list[tuple[str, dict[str, Any]]]) -> Table:
     caption = (
-        "fixed: positive flips, wrong → right; broke: negative flips, right → wrong\n"
-        "Posterity flips a label believed 5 times less than another"
+        "fixed: positive flips, wrong → right; broken: negative flips, right → wrong\n"
+        "Posterity with its defaults: the cost ratio is chosen on the labelled texts"
     )
     listed = [
         {
             "way of updating": way,
             "evaluations": f"{row['evaluations']:,}",
             "fixed": f"{row['positive_flips']:,}",
-            "broke": f"{row['negative_flips']:,}",
+            "broken": f"{row['negative_flips']:,}",
             "accuracy": f"{row['accuracy']:.1f} %",
         }
         for way, row in rows
     ]
-    return plain_table(listed, right=("evaluations", "fixed", "broke", "accuracy"), caption=caption)
+    return plain_table(
+        listed, right=("evaluations", "fixed", "broken", "accuracy"), caption=caption
+    )
 
 
 def _moral(backfill: dict[str, Any], done: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ from posterity.errors import InvalidParameter, MissingExtra
 from posterity.method.data.arrays import Codes, Rows
 from posterity.method.data.classes import Classes
 from posterity.method.data.spec import read_seed, whole_number
+from posterity.method.decide.defaults import DEFAULT_RULE, DEPENDENT
 from posterity.models.model import Model
 from posterity.replay import Recording
 from posterity.store import Store
@@ -29,7 +30,7 @@ from posterity.store import Store
 LABELLED_SHARE = 0.2
 """Of the texts, those whose language is known; on the rest the detectors arrive."""
 BUDGET = "20%"
-RULE = "cost-ratio:5"
+RULE = DEFAULT_RULE[DEPENDENT]
 LEAST_ITEMS = 500
 
 Told = Callable[[dict[str, Any]], None]

@@ -91,7 +91,7 @@ class Request:
     budget: str | None = None
     """None: everything while nobody has voted, else ``DEFAULT_BUDGET``."""
     selector: str = DEFAULT_SELECTOR[PLAIN]
-    rule: str = DEFAULT_RULE
+    rule: str = DEFAULT_RULE[PLAIN]
     where: str | None = None
     seed: int = 0
 
@@ -100,13 +100,18 @@ class Request:
         cls,
         model: str,
         budget: Budget | Spending | float | str | None,
-        selector: Selector | str,
-        rule: Rule | str,
-        where: str | None,
-        seed: int,
+        selector: Selector | str | None,
+        rule: Rule | str | None,
+        where: str | None = None,
+        seed: int = 0,
+        *,
+        beliefs: str,
     ) -> Request:
-        """What was asked for in one spelling: cost-ratio:10.0 is the same work as cost-ratio:10."""
-        parsed = parse_rule(rule)
+        """What was asked for in one spelling: cost-ratio:10.0 is the same work as cost-ratio:10.
+
+        What was not said is the default of the store's kind of beliefs.
+        """
+        parsed = parse_rule(DEFAULT_RULE[beliefs] if rule is None else rule)
         if "truth" in traits(parsed).uses:
             raise InvalidParameter("The rule 'oracle' knows the truth; it is for replay only.")
         refuse_ratio(parsed)
@@ -116,7 +121,7 @@ class Request:
                 hint="Leave out 'where', or choose a cost ratio yourself.",
             )
         spending = None if budget is None else str(read_budget(budget))
-        picked = parse_selector(selector)
+        picked = parse_selector(DEFAULT_SELECTOR[beliefs] if selector is None else selector)
         # Kept by name, because every step is decided again from what the store says of it.
         for what, member, read in (
             ("rule", parsed, parse_rule),
@@ -225,6 +230,7 @@ class Plan:
             "others will be made"
         )
         told = (
+            self._nothing,
             f"plan {self.id}: {self.request.model} on {self.evaluations:,} of {self.eligible:,} "
             f"eligible items ({used}, {self.request.budget or 'default budget'})",
             f"rule {self.request.rule}; cost {self._cost}",
@@ -233,8 +239,47 @@ class Plan:
             pending if self.pending else "",
             str(Rehearsed(**self.rehearsed)) if self.rehearsed else NOT_REHEARSED,
             self._forecast,
+            self._choices,
         )
         return _text.lines(told)
+
+    @property
+    def _nothing(self) -> str:
+        """That a plan would change nothing, where that is so, and what would."""
+        told = self.rehearsed
+        if not told or not told["choices"] or told["fixed"] or told["broken"]:
+            return ""
+        best = max(told["choices"], key=lambda one: one["fixed"] - one["broken"])
+        if best["fixed"] <= best["broken"]:
+            return "This plan would change no label for the better, whatever the rule."
+        return (
+            f"This plan would change nothing: no vote is enough for {self.request.rule}. With "
+            f"--rule cost-ratio:{best['ratio']:g} the same votes would fix {best['fixed']:,} and "
+            f"break {best['broken']:,} of {told['items']:,} labelled items."
+        )
+
+    @property
+    def _choices(self) -> str:
+        """What other cost ratios would make of the same votes."""
+        told = self.rehearsed
+        if not told or not told["choices"]:
+            return ""
+        if len({(one["fixed"], one["broken"]) for one in [*told["choices"], told]}) == 1:
+            first, last = (format(told["choices"][at]["ratio"], "g") for at in (0, -1))
+            return f"any cost ratio from {first} to {last} would do the same with these votes"
+        here = {"ratio": None, **{name: told[name] for name in ("fixed", "broken")}}
+        rows = [*told["choices"], here | {"accuracy_after": told["accuracy_after"]}]
+        return _text.lines(
+            (
+                "the same votes on the labelled items, by cost ratio:",
+                "  ratio        fixed   broken   accuracy",
+                *(
+                    f"  {'this plan' if one['ratio'] is None else format(one['ratio'], 'g'):<10}"
+                    f"{one['fixed']:>8,}{one['broken']:>9,}{100 * one['accuracy_after']:>9.1f} %"
+                    for one in rows
+                ),
+            )
+        )
 
     def _repr_html_(self) -> str:
         """As notebooks show it."""

@@ -28,7 +28,7 @@ from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.spec import plain_number
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.method.decide.defaults import DEPENDENT
-from posterity.method.decide.rules import AtMost, CostRatio, MaxBelief, Rule, inner, traits
+from posterity.method.decide.rules import CostRatio, MaxBelief, Rule, inner, traits
 
 
 def explain(context: Context, item: str | int, row: int | None = None) -> Explanation:
@@ -192,19 +192,14 @@ def _compared(
             for some in (len(steps) - 1, len(steps))
         )
         return f"{times}, and the entropy went from {before:.3g} to {after:.3g}"
-    if not isinstance(asked, (AtMost, CostRatio)):
+    threshold = traits(asked).threshold(label)
+    if threshold is None:
         return times
     if isinstance(asked, CostRatio) and asked.neutral:
         rest = 1 - believed[best] - believed[label]
-        worth = believed[best] - _ratio(asked, label) * believed[label] - asked.neutral * rest
+        worth = believed[best] - threshold * believed[label] - asked.neutral * rest
         return f"{times}, which {rule} values at {worth:+.3g}; it asks for more than 0"
-    return f"{times}, and {rule} asks for more than {plain_number(_ratio(asked, label))} times"
-
-
-def _ratio(rule: AtMost | CostRatio, label: int) -> float:
-    if isinstance(rule, AtMost):
-        return rule.ratio or 1.0
-    return float(np.ravel(rule.of_labels(np.array([label], dtype=np.int32)))[0])
+    return f"{times}, and {rule} asks for more than {plain_number(threshold)} times"
 
 
 def _changes(

@@ -37,9 +37,10 @@ from posterity.method.decide.selectors import parse as parse_selector
 from posterity.storage import parquet
 from posterity.storage.delta.schema import HEADER_SHARD
 from posterity.validation import shift
+from posterity.validation.cross_fits import Confusions, Fits, SoftReadings
 from posterity.validation.expectation import LEAST
 from posterity.validation.outcome import Rehearsed, RehearsedStep, Target
-from posterity.validation.rehearsal import Confusions, Fits, Rehearsal, SoftReadings
+from posterity.validation.rehearsal import Rehearsal
 from posterity.validation.reliability import Reliability
 
 WHY_PLAIN = (

@@ -283,6 +283,8 @@ class StoreFits:
                     return tuple(class_shares.of_labelled(truths).tolist())
                 truth = np.repeat(np.arange(len(truths)), truths)
                 return tuple(priors.labelled(truth, classes=self._classes).tolist())
+        if kind == priors.ESTIMATED:
+            return None  # nobody knows how frequent classes are
         raise InvalidData(
             "The prior is that of the labelled set, and no model has labelled items.",
             hint="Give labelled data with a model, or make the store with a uniform prior.",

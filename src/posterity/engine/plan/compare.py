@@ -19,7 +19,6 @@ from posterity.engine.ledger.state import state_of
 from posterity.engine.plan.score import failed_rows
 from posterity.errors import InvalidData
 from posterity.method.data.spec import real_number
-from posterity.method.decide.defaults import DEFAULT_SELECTOR
 from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
 from posterity.method.decide.selectors import parse as parse_selector
@@ -77,7 +76,7 @@ def compare(
     money: float,
     *,
     selector: Selector | str | None,
-    rule: Rule | str,
+    rule: Rule | str | None,
 ) -> list[Choice]:
     """The models by what they would bring for the money, the best first.
 
@@ -100,8 +99,8 @@ def compare(
                 evaluations, math.floor(Fraction(repr(float(money))) / Fraction(repr(float(unit))))
             )
         share = evaluations / max(1, there)
-        chosen = selector or DEFAULT_SELECTOR[context.description.beliefs]
-        request = Request.of(name, None, chosen, rule, None, 0)
+        beliefs = context.description.beliefs
+        request = Request.of(name, None, selector, rule, beliefs=beliefs)
         told = Prepared(context, name).outcome(
             parse_selector(request.selector), context.rule(request.rule), share
         )

@@ -28,7 +28,7 @@ from posterity.engine.plan.account import overspent
 from posterity.engine.steps.fold import Fold, FoldedShards, settle_shard
 from posterity.errors import StoreError
 from posterity.method.adapt.adapt import Adaptation
-from posterity.method.decide.rules import AtMost, Rule
+from posterity.method.decide.rules import CAUTIOUS, AtMost, Balanced, Rule
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.validation.outcome import Trust
 from posterity.validation.shift import Difference, Seen, warning
@@ -123,6 +123,8 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
     prepared, rule = Prepared(context, plan.request.model), context.rule(plan.request.rule)
     if not prepared.dependent:
         prepared.refuse_promise(rule)
+        if isinstance(rule, Balanced):
+            rule = replace(rule, ratio=CAUTIOUS)
         return _Basis(prepared.fit(), rule, notes=(prepared.why_plain,))
     # Of the votes there are, as the header will count them, not of those planned.
     cast = sum(context.executor.map(kept.count_of, [shard for shard, _, _ in context.shards]))
@@ -137,6 +139,9 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
             f"A cost ratio of {rehearsed.ratio:g} keeps the promise '{rule}' for items like the "
             "labelled ones."
         )
+    if isinstance(rule, Balanced) and context.live_updates:  # a first label breaks nothing
+        notes.append(f"Cost ratio {rehearsed.ratio:g}, chosen on the labelled set ({rule}).")
+    if isinstance(rule, (AtMost, Balanced)):
         rule = replace(rule, ratio=rehearsed.ratio)
     return _Basis(fit, rule, rehearsed.trust, sample.drift(fit), tuple(notes), adapted)
 

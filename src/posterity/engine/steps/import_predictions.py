@@ -29,7 +29,9 @@ from posterity.errors import CommitConflict, InvalidData, InvalidParameter, Miss
 from posterity.method.data.arrays import Rows
 from posterity.method.data.row_sets import RowSet
 from posterity.method.data.votes import MISSING, ModelVotes
-from posterity.method.decide.rules import traits
+from posterity.method.decide import rules
+from posterity.method.decide.defaults import DEFAULT_RULE
+from posterity.method.decide.rules import Rule, traits
 from posterity.models.model import Model
 from posterity.storage.input import Types
 from posterity.storage.spool import VoteSpool
@@ -71,7 +73,7 @@ def import_predictions(
     sources: Sequence[Source],
     *,
     id_column: str,
-    rule: str,
+    rule: Rule | str | None,
     payload: Sequence[str] | None = None,
     options: dict[str, str] | None = None,
     dry_run: bool = False,
@@ -88,7 +90,9 @@ def import_predictions(
         read = Predictions(context, stream, sources, id_column, Path(folder))
         distinct = Distinct(read.ids, Path(folder))
         columns = read.payload(payload)
-        return _import(context, read, distinct, sources, columns, rule, dry_run, progress)
+        usual = DEFAULT_RULE[context.description.beliefs]
+        told = str(rules.parse(usual if rule is None else rule))
+        return _import(context, read, distinct, sources, columns, told, dry_run, progress)
 
 
 def _import(
@@ -119,7 +123,11 @@ def _import(
             f"The rule '{rule}' is for updates: labels that are imported are not rehearsed.",
             hint="Import with another rule.",
         )
-    requests = [Request.of(s.model.name, "100%", "everything", rule, None, 0) for s in sources]
+    beliefs = context.description.beliefs
+    requests = [
+        Request.of(source.model.name, "100%", "everything", rule, beliefs=beliefs)
+        for source in sources
+    ]
     checked = [_checked(context, source.model, read, at) for at, source in enumerate(sources)]
     registrations = [asdict(found) for found in checked if found is not None]
     if not any(found["labelled"] for found in registrations):

@@ -10,7 +10,10 @@ DEFAULT_CONFUSION = "full"
 DEFAULT_SELECTOR = {DEPENDENT: "value", PLAIN: "entropy"}
 """By the kind of beliefs."""
 DEFAULT_BUDGET = "10%"
-DEFAULT_RULE = "cost-ratio:10"
+DEFAULT_RULE = {DEPENDENT: "balanced:80%", PLAIN: "cost-ratio:10"}
+"""By the kind of beliefs: plain ones are too sure of themselves for a low ratio."""
+DEFAULT_PRIOR = {DEPENDENT: priors.ESTIMATED, PLAIN: priors.UNIFORM}
+"""By the kind of beliefs: plain ones are the paper's."""
 
 
 def check_beliefs(name: str, prior: object = None) -> str:

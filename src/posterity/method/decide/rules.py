@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -14,41 +14,13 @@ import numpy as np
 from posterity.errors import InvalidParameter, UnknownName
 from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.spec import Spec, plain_number, plain_share, read_share
-from posterity.method.data.votes import MISSING, check_same_length
 from posterity.method.decide.evidence import Evidence as Evidence
 from posterity.method.decide.evidence import given
-
-
-@runtime_checkable
-class Rule(Protocol):
-    """Decides the label after a step."""
-
-    def decide(self, evidence: Evidence) -> Codes:
-        """The label of each item after the step."""
-
-
-class KnownRule(Rule):
-    """What differs between rules beside their decisions; see ``traits`` for a user's own."""
-
-    name: ClassVar[str] = ""
-    uses: ClassVar[frozenset[str]] = frozenset({"best"})
-    """What of the evidence it looks at, by which rules differ."""
-    patient: ClassVar[bool] = False
-    """Whether a flip is proposed first, and made later."""
-    promises: ClassVar[bool] = False
-    """Whether it has to be rehearsed: its cost ratio is found on the labelled set."""
-
-    @property
-    def cost(self) -> float:
-        """How many positive flips a negative one costs."""
-        return 1.0
-
-    def among(self, classes: Sequence[object]) -> Rule:  # noqa: ARG002
-        """The rule where these are the classes; refuses one that names others."""
-        return self
-
-    def __str__(self) -> str:
-        return self.name
+from posterity.method.decide.rule import KnownRule as KnownRule
+from posterity.method.decide.rule import Rule as Rule
+from posterity.method.decide.rule import among as among
+from posterity.method.decide.rule import decide as decide
+from posterity.method.decide.rule import traits as traits
 
 
 @dataclass(frozen=True)
@@ -156,6 +128,10 @@ class CostRatio(KnownRule):
         worth = gain - self.of_labels(evidence.label) * loss - self.neutral * (1 - gain - loss) > 0
         return np.where((best != evidence.label) & worth, best, evidence.label)
 
+    def threshold(self, label: int) -> float:
+        """The ratio of the label's class."""
+        return float(np.ravel(self.of_labels(np.array([label], dtype=np.int32)))[0])
+
     def of_labels(self, labels: Codes) -> Floats | float:
         """The cost ratio of each label."""
         if not self.of:
@@ -186,35 +162,90 @@ class AtMost(KnownRule):
     'at-most:0.2%,confidence=0.9'
     """
 
-    promises = True
+    promises = rehearsed = True
     rate: float
     confidence: float = 0.9
     ratio: float | None = None
     """As a step has found it: from then on the rule is that of a cost ratio."""
 
     def __post_init__(self) -> None:
-        for name in ("rate", "confidence"):
-            share = getattr(self, name)
-            if not (_is_finite(share) and 0 < share < 1):
-                allowed = "a share above 0 and below 1, as in at-most:0.2%,confidence=0.9"
-                raise InvalidParameter.of(name, allowed, share)
-            object.__setattr__(self, name, float(share))  # NumPy's would be kept by another name
-        if self.ratio is not None and not (_is_finite(self.ratio) and self.ratio >= 1):
-            raise InvalidParameter.of("ratio", "a finite number of at least 1", self.ratio)
+        _check_share(self, "rate", "at-most:0.2%,confidence=0.9")
+        _check_share(self, "confidence", "at-most:0.2%,confidence=0.9")
+        _check_ratio(self.ratio)
 
     @property
     def cost(self) -> float:
         """Whatever ratio keeps the promise: that is found among the items this one chooses."""
         return 10.0
 
+    def threshold(self, label: int) -> float:  # noqa: ARG002
+        """The same for every label."""
+        return given(self, "ratio", self.ratio)
+
     def decide(self, evidence: Evidence) -> Codes:
         """As the cost ratio has it."""
         return CostRatio(given(self, "ratio", self.ratio)).decide(evidence)
 
     def __str__(self) -> str:
-        ratio = "" if self.ratio is None else f",ratio={plain_number(self.ratio)}"
         confidence = plain_number(self.confidence)
-        return f"at-most:{plain_share(self.rate)},confidence={confidence}{ratio}"
+        return f"at-most:{plain_share(self.rate)},confidence={confidence}{_ratio_text(self.ratio)}"
+
+
+@dataclass(frozen=True)
+class Balanced(KnownRule):
+    """Most of the corrections a step can make, with as few broken labels as that allows.
+
+    The cost ratio is chosen on the labelled set when a step is made: the highest one whose net
+    corrections there are at least this share of those of the best one; see ``balance``.
+
+    >>> str(Balanced()), str(Balanced(0.95, ratio=1.5))
+    ('balanced:80%', 'balanced:95%,ratio=1.5')
+    """
+
+    rehearsed = True
+    share: float = 0.8
+    ratio: float | None = None
+    """As a step has chosen it. Without a labelled set to choose on it is ``CAUTIOUS``."""
+
+    def __post_init__(self) -> None:
+        _check_share(self, "share", "balanced:80%")
+        _check_ratio(self.ratio)
+
+    @property
+    def cost(self) -> float:
+        """Items are chosen as for this ratio; theirs is chosen afterwards."""
+        return 2.0
+
+    def threshold(self, label: int) -> float:  # noqa: ARG002
+        """The same for every label."""
+        return self.ratio or CAUTIOUS
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """As the cost ratio has it."""
+        return CostRatio(self.ratio or CAUTIOUS).decide(evidence)
+
+    def __str__(self) -> str:
+        return f"balanced:{plain_share(self.share)}{_ratio_text(self.ratio)}"
+
+
+CAUTIOUS = 10.0
+"""Of beliefs that nobody could check: a product of votes is far too sure of itself."""
+
+
+def _check_share(rule: AtMost | Balanced, name: str, example: str) -> None:
+    share = getattr(rule, name)
+    if not (_is_finite(share) and 0 < share < 1):
+        raise InvalidParameter.of(name, f"a share above 0 and below 1, as in {example}", share)
+    object.__setattr__(rule, name, float(share))  # NumPy's would be kept by another name
+
+
+def _check_ratio(ratio: float | None) -> None:
+    if ratio is not None and not (_is_finite(ratio) and ratio >= 1):
+        raise InvalidParameter.of("ratio", "a finite number of at least 1", ratio)
+
+
+def _ratio_text(ratio: float | None) -> str:
+    return "" if ratio is None else f",ratio={plain_number(ratio)}"
 
 
 @dataclass(frozen=True)
@@ -251,10 +282,10 @@ class Confirm(KnownRule):
                 "could tell it nothing.",
                 hint="Put it on another rule, as in max-belief+confirm.",
             )
-        if isinstance(self.rule, AtMost):
+        if isinstance(self.rule, (AtMost, Balanced)):
             raise InvalidParameter(
-                f"The rule '{self.rule}' takes no '+confirm': it promises what one step does, and "
-                "flips that wait are made by another."
+                f"The rule '{self.rule}' takes no '+confirm': its cost ratio is chosen by what one "
+                "step does, and flips that wait are made by another."
             )
 
     @property
@@ -274,29 +305,6 @@ class Confirm(KnownRule):
         return f"{self.rule}+confirm"
 
 
-def among(rule: Rule, classes: Sequence[object]) -> Rule:
-    """The rule where these are the classes; refuses one that names others.
-
-    >>> rule = among(CostRatio(2, of={"dog": 50}), ["cat", "dog"])
-    >>> evidence = Evidence(
-    ...     label=np.array([0, 1]), vote=np.array([1, 0]), best=np.array([1, 0]),
-    ...     belief_best=np.array([0.9, 0.9]), belief_label=np.array([0.1, 0.1]),
-    ... )
-    >>> rule.decide(evidence)
-    array([1, 1])
-    """
-    return rule.among(classes) if isinstance(rule, KnownRule) else rule
-
-
-def traits(rule: Rule) -> KnownRule:
-    """What differs between rules; a user's own has what most rules have.
-
-    >>> traits(Confirm(CostRatio(10))).cost, traits(MaxBelief()).cost
-    (10.0, 1.0)
-    """
-    return rule if isinstance(rule, KnownRule) else Replace()
-
-
 def inner(rule: Rule) -> Rule:
     """The rule without its modifiers: what it looks at is what this one looks at."""
     return rule.rule if isinstance(rule, Confirm) else rule
@@ -305,7 +313,7 @@ def inner(rule: Rule) -> Rule:
 _PLAIN: dict[str, type[KnownRule]] = {
     rule.name: rule for rule in (Replace, MajorityVote, MaxBelief, MaxBeliefMinEntropy, Oracle)
 }
-NAMES = (*_PLAIN, "cost-ratio", "at-most")
+NAMES = (*_PLAIN, "cost-ratio", "at-most", "balanced")
 MODIFIERS = ("confirm",)
 OF = "of."
 MOST = sys.float_info.max
@@ -339,8 +347,8 @@ def _unmodified(spec: Spec, text: str) -> Rule:
     if spec.name in _PLAIN:
         spec.refuse_extras("rule", modifiers=True)
         return _PLAIN[spec.name]()
-    if spec.name == "at-most":
-        return _promise(spec, text)
+    if spec.name in ("at-most", "balanced"):
+        return _rehearsed(spec, text)
     if spec.name != "cost-ratio":
         raise UnknownName.among("rule", spec.name, NAMES)
     own = [key for key in spec.options if key.startswith(OF)]
@@ -360,38 +368,30 @@ def _unmodified(spec: Spec, text: str) -> Rule:
     return CostRatio(ratio, neutral, dearer)
 
 
-def _promise(spec: Spec, text: str) -> AtMost:
-    spec.refuse_extras("rule", value=True, options=("confidence", "ratio"), modifiers=True)
-    allowed = "at-most:SHARE[,confidence=P], as in at-most:0.2%,confidence=0.9"
+def _rehearsed(spec: Spec, text: str) -> AtMost | Balanced:
+    promise = spec.name == "at-most"
+    options = ("confidence", "ratio") if promise else ("ratio",)
+    spec.refuse_extras("rule", value=True, options=options, modifiers=True)
+    allowed = "balanced or balanced:SHARE, as in balanced:90%"
+    if promise:
+        allowed = "at-most:SHARE[,confidence=P], as in at-most:0.2%,confidence=0.9"
     try:
-        rate = read_share(spec.value or "")
+        share = read_share(spec.value or ("" if promise else "80%"))
         confidence = read_share(spec.options.get("confidence", "0.9"))
     except ValueError:
         raise InvalidParameter.of("rule", allowed, text) from None
-    ratio = spec.options.get("ratio")
-    return AtMost(rate, confidence, None if ratio is None else spec.number("rule", ratio, allowed))
+    told = spec.options.get("ratio")
+    ratio = None if told is None else spec.number("rule", told, allowed)
+    return AtMost(share, confidence, ratio) if promise else Balanced(share, ratio)
 
 
 def refuse_ratio(rule: Rule) -> None:
-    """What keeps a promise is found, and not given."""
-    if isinstance(rule, AtMost) and rule.ratio is not None:
+    """What is chosen on the labelled set is not given."""
+    if isinstance(rule, (AtMost, Balanced)) and rule.ratio is not None:
         raise InvalidParameter(
             f"The rule '{rule}' finds its ratio by itself, on the labelled set.",
-            hint=f"Leave it out, or take cost-ratio:{plain_number(rule.ratio)}, which promises "
-            "nothing.",
+            hint=f"Leave it out, or take cost-ratio:{plain_number(rule.ratio)}.",
         )
-
-
-def decide(rule: Rule, evidence: Evidence) -> Codes:
-    """The labels after a step, under any rule.
-
-    An item's first vote becomes its label; an item without a new vote keeps its label.
-    """
-    decided = rule.decide(evidence)
-    check_same_length(decided=len(decided), label=len(evidence.label))
-    first = evidence.label == MISSING
-    changed = np.where(first, evidence.vote, decided)
-    return np.where(evidence.vote == MISSING, evidence.label, changed).astype(np.int32)
 
 
 def _is_finite(value: object) -> bool:

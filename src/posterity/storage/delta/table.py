@@ -344,10 +344,7 @@ class Snapshot:
         replace: bool = False,
         data_change: bool = True,
     ) -> None:
-        """Publish files (and retire others) in one commit, or raise ``CommitConflict``.
-
-        ``unmoved``: fences that must have the numbers that were read, and keep them.
-        """
+        """Publish files and retire others, while ``unmoved`` fences stay; or ``CommitConflict``."""
         change = Change(list(adds), list(removes), list(fences), replace, data_change)
         numbers = {name: self.fence(name) for name in (*unmoved, *dict(change.fences))}
         # With a handle of its own: a commit moves it, and a snapshot stays what was read.

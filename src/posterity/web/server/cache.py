@@ -23,7 +23,7 @@ from posterity.engine.plan.prospects import Prospects
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.update import plan_update
 from posterity.errors import InvalidData, PosterityError, StoreError
-from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE, DEFAULT_SELECTOR
+from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE
 from posterity.reader import StoreReader
 from posterity.storage.files import Files, open_files
 from posterity.web.report import entropies, flips, models
@@ -171,6 +171,11 @@ class Held:
         key = ("answer", model, budget, rule)
         return self._view(key, lambda _: self._prospects(model).answer(budget, rule), lock=SLOW)
 
+    @property
+    def usual_rule(self) -> str:
+        """What labels are decided by where nobody says otherwise."""
+        return DEFAULT_RULE[self.context.description.beliefs]
+
     def curve(self, model: str, rule: str) -> dict[str, Any]:
         """What it would bring by budget: what is known of that, and one point more each time."""
         found = self._prospects(model)
@@ -181,8 +186,8 @@ class Held:
 
     def plan(self, model: str, budget: str, rule: str, *, keep: bool) -> Plan:
         """The plan itself: which items; kept in the store only if asked."""
-        chosen = DEFAULT_SELECTOR[self.context.description.beliefs]
-        request = Request.of(model, budget, chosen, rule, None, 0)
+        beliefs = self.context.description.beliefs
+        request = Request.of(model, budget, None, rule, beliefs=beliefs)
         if keep:
             return plan_update(self.store._context(), request)
         if self.context.model(model).pending:
@@ -214,7 +219,7 @@ class Held:
 
     def _warm_answer(self) -> None:
         for name in self.arriving()[:AHEAD]:
-            self.answer(name, DEFAULT_BUDGET, DEFAULT_RULE)
+            self.answer(name, DEFAULT_BUDGET, self.usual_rule)
 
 
 def _stamp(files: Files) -> Hashable:

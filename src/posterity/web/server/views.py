@@ -15,7 +15,7 @@ from posterity.engine.steps.review import review
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.method.data.spec import read_number
 from posterity.method.decide.budget import Budget
-from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE
+from posterity.method.decide.defaults import DEFAULT_BUDGET, PLAIN
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.web.report import flips, item, payloads
 from posterity.web.report.flips import Wanted
@@ -25,6 +25,8 @@ from posterity.web.server.guard import TOKEN
 
 QUEUE = 25
 """Items of a review at a time."""
+BALANCED = "balanced"
+"""What the planner offers beside cost ratios: one that is chosen on the labelled set."""
 
 Query = dict[str, str]
 View = dict[str, Any]
@@ -79,7 +81,8 @@ class Views:
     def outlook(self, _: Query) -> View:
         """What the next step would bring."""
         names = self._held.arriving()
-        found = self._held.answer(names[0], DEFAULT_BUDGET, DEFAULT_RULE) if names else None
+        rule = self._held.usual_rule
+        found = self._held.answer(names[0], DEFAULT_BUDGET, rule) if names else None
         return {"outlook": found}
 
     def planner(self, query: Query) -> View:
@@ -92,7 +95,8 @@ class Views:
         """What a planner offers, and what of it is chosen; nothing is reckoned yet."""
         names = self._held.arriving()
         told: View = {"models": names, "budgets": list(prospects.BUDGETS)}
-        told["ratios"] = [str(one) for one in prospects.RATIOS]
+        plain = self._held.context.description.beliefs == PLAIN
+        told["ratios"] = [*([] if plain else [BALANCED]), *map(str, prospects.RATIOS)]
         if not names:
             return told
         model, budget, rule = self.choice(query)
@@ -103,9 +107,10 @@ class Views:
             told["budgets"].append(asked_for)
             told["budgets"].sort(key=lambda one: Budget.of(one).share(max(1, there)))
         if not rule.startswith("cost-ratio:") or not _is_ratio(ratio):
-            ratio = DEFAULT_RULE.removeprefix("cost-ratio:")
+            ratio = "10" if plain else BALANCED
         if ratio not in told["ratios"]:
-            told["ratios"] = sorted([*told["ratios"], ratio], key=float)
+            told["ratios"].append(ratio)
+            told["ratios"].sort(key=lambda one: 0.0 if one == BALANCED else float(one))
         return told | {
             "model": model,
             "budget": asked_for,
@@ -161,7 +166,8 @@ class Views:
             raise InvalidData("No model is left that could look at items.")
         if model not in self._held.context.models:
             raise UnknownName.among("model", model, self._held.context.models)
-        return model, query.get("budget") or DEFAULT_BUDGET, query.get("rule") or DEFAULT_RULE
+        rule = query.get("rule") or self._held.usual_rule
+        return model, query.get("budget") or DEFAULT_BUDGET, rule
 
     def keep_plan(self, given: Any) -> View:
         """Keep a plan, so that an update can carry out exactly this one."""

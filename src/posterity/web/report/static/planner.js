@@ -11,10 +11,12 @@
   const told = (name) => document.querySelector(`[data-told="${name}"]`);
   let asked = 0, curve = null;
 
+  const ratio = () => held.ratios[at("ratio").value];
+  const balanced = () => ratio() === "balanced";
   const choice = () => ({
     model: at("model").value,
     budget: held.budgets[at("budget").value],
-    rule: `cost-ratio:${held.ratios[at("ratio").value]}${at("confirm").checked ? "+confirm" : ""}`,
+    rule: balanced() ? "balanced" : `cost-ratio:${ratio()}${at("confirm").checked ? "+confirm" : ""}`,
   });
   const query = (given) => new URLSearchParams(given).toString();
   const quoted = (text) => (/^[\w.:%@+,\/-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
@@ -22,9 +24,10 @@
 
   function controls(given) {
     at("budget-told").textContent = given.budget;
-    at("ratio-told").textContent = held.ratios[at("ratio").value];
+    at("ratio-told").textContent = ratio();
+    at("confirm").disabled = balanced();
     at("budget").setAttribute("aria-valuetext", given.budget);
-    at("ratio").setAttribute("aria-valuetext", String(held.ratios[at("ratio").value]));
+    at("ratio").setAttribute("aria-valuetext", String(ratio()));
     at("command").textContent = `posterity update ${quoted(held.path)} ${quoted(given.model)} --budget ${given.budget} --rule ${given.rule}`;
     at("elsewhere").textContent = `${at("command").textContent} --votes votes.csv`;
     for (const kind of ["parquet", "csv", "jsonl", "json"]) at(kind).href = `plan.${kind}?${query(given)}`;
@@ -40,6 +43,7 @@
       told(kind).textContent = o[kind] ? number(o[kind].value) : "–";
       told(`${kind}-between`).textContent = between(o[kind]);
     }
+    if (balanced() && o.rehearsed) at("ratio-told").textContent = `balanced: ${o.rehearsed.ratio}`;
     at("note").textContent = o.note;
     at("note").hidden = !o.note;
   }

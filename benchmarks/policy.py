@@ -1,0 +1,193 @@
+"""Defaults beside fixed policies on every recording: write docs/policy-measured.md.
+
+Each recording is replayed with the defaults, and under a grid of rules with the same prior and
+selector. Rows are kept as Parquet, so that the page can be made of parts measured one by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks.paper.experiments import PAPER_MODELS
+from posterity.method.decide.defaults import DEFAULT_RULE, DEPENDENT
+from posterity.replay import Recording, Results, run
+
+BUDGETS = ["5%", "10%", "30%", "100%"]
+DEFAULT = DEFAULT_RULE[DEPENDENT]
+REPLACE, MAJORITY = "replace", "majority-vote"
+GRID = [
+    *("max-belief", "cost-ratio:1.5", "cost-ratio:2", "cost-ratio:3", "cost-ratio:5"),
+    *("cost-ratio:10", "cost-ratio:2+confirm"),
+]
+BEFORE: dict[str, Any] = {"prior": "uniform", "rules": "cost-ratio:10"}
+"""What the defaults were before they were learnt from the labelled set."""
+GAIN, NEGATIVE, BELOW = 0.8, 0.5, 0.3
+"""The bars: share of the best gain, share of the negative flips of replace, points below it."""
+
+Row = dict[str, Any]
+
+
+def pascal_cells(path: Path) -> Recording:
+    """Tags of pictures, each picture and tag an item that is yes or no."""
+    with np.load(path) as held:
+        votes, truth = held["votes"], held["truth"]
+        names = [str(name) for name in held["models"]]
+    return Recording(
+        classes=["no", "yes"],
+        models=names,
+        truth=truth.reshape(-1).astype(np.int32),
+        votes=votes.reshape(len(names), -1).astype(np.int32),
+    )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A recording, and how it is replayed."""
+
+    name: str
+    split: float | str
+    models: tuple[str, ...] = ()
+    every: int = 1
+    """Of the recorded models, in their order of accuracy, every so many arrive."""
+    load: Callable[[Path], Recording] = Recording.load
+
+    def recording(self, folder: Path) -> Recording:
+        """The models that arrive, in their order."""
+        found = self.load(folder / f"{self.name}.npz")
+        return found.pick(self.models or [str(name) for name in found.models[:: self.every]])
+
+
+SETTINGS = [
+    Setting("expw_apis", 0.2),
+    Setting("babe_llm", 0.3, every=9),
+    Setting("pascal_tags", 0.05, load=pascal_cells),
+    Setting("emotion_llm", 0.3),
+    Setting("model_vs_human", 0.5),
+    Setting("cifar10_test", 0.5),
+    Setting("langid", "is_source"),
+    Setting("imagenet_val", 0.5, models=tuple(PAPER_MODELS)),
+]
+
+
+def measure(recording: Recording, setting: Setting, seeds: int) -> Results:
+    """The defaults, the grid, and what the defaults were."""
+    seeds = 1 if setting.split == "is_source" else seeds
+    common: dict[str, Any] = {"split": setting.split, "seed": 1, "seeds": seeds}
+    common |= {"order": "improving", "budgets": BUDGETS}
+    found = run(recording, rules=[DEFAULT, REPLACE, MAJORITY, *GRID], **common)
+    found.extend(run(recording, **BEFORE, **common))
+    return found
+
+
+def cells(rows: list[Row]) -> dict[tuple[float, str, str], Row]:
+    """Means over splits, by budget, prior and rule."""
+    grouped = defaultdict(list)
+    for row in rows:
+        grouped[row["budget"], row["prior"], row["rule"]].append(row)
+    names = ("accuracy", "delta_accuracy", "mean_accuracy", "negative_flips", "expected_accuracy")
+    return {
+        key: {name: fmean(row[name] for row in some) for name in names}
+        for key, some in grouped.items()
+    }
+
+
+def lines_of(rows: list[Row]) -> Iterator[str]:
+    """A table of one recording, a line per budget."""
+    found = cells(rows)
+    yield (
+        "| budget | defaults: gain / broken | before | replace | majority | best of the grid | "
+        "share of its gain | broken ÷ replace's | − replace |"
+    )
+    yield "|---:|---:|---:|---:|---:|---|---:|---:|---:|"
+    for budget in sorted({budget for budget, _, _ in found}):
+
+        def cell(rule: str, prior: str = "estimated", at: float = budget) -> Row:
+            return found[at, prior, rule]
+
+        own, other, most = cell(DEFAULT), cell(REPLACE), cell(MAJORITY)
+        best = max(GRID, key=lambda rule: cell(rule)["delta_accuracy"])
+        gained = cell(best)["delta_accuracy"]
+        share = own["delta_accuracy"] / gained if gained > 0 else 1.0
+        broken = own["negative_flips"] / max(1.0, other["negative_flips"])
+        behind = own["accuracy"] - max(other["accuracy"], most["accuracy"])
+        marks = [
+            f"{100 * share:.0f} %" + ("" if share >= GAIN else " ✗"),
+            f"{broken:.2f}" + ("" if broken <= NEGATIVE else " ✗"),
+            f"{behind:+.1f}" + (" ✗" if budget >= 1 and behind < -BELOW else ""),
+        ]
+        told = [own, cell("cost-ratio:10", "uniform"), other, most]
+        pairs = [f"{one['delta_accuracy']:+.1f} / {one['negative_flips']:,.0f}" for one in told]
+        pairs.append(f"{best}: {gained:+.1f} / {cell(best)['negative_flips']:,.0f}")
+        yield "| " + " | ".join([f"{100 * budget:.0f} %", *pairs, *marks]) + " |"
+
+
+def write_page(folder: Path, docs: Path) -> None:
+    """The page, from all rows that are kept."""
+    told = [
+        "# Defaults beside fixed policies",
+        "",
+        "Generated by `make policy`. Each recording is replayed with the defaults (prior "
+        f"`estimated`, rule `{DEFAULT}`), and under fixed rules with the same prior and selector; "
+        "*before* is the uniform prior with `cost-ratio:10`. Models arrive in their order of "
+        "accuracy on the labelled set. *Gain*: points of accuracy since the first model; "
+        "*broken*: negative flips over all steps; means over splits. *Best of the grid*: the "
+        "fixed rule with the highest gain, known only afterwards. *− replace*: accuracy less that "
+        "of the better of `replace` and `majority-vote`.",
+        "",
+        f"✗ marks what misses its bar: at least {100 * GAIN:.0f} % of the best gain, at most "
+        f"{NEGATIVE:g} times the negative flips of `replace`, and at 100 % no more than {BELOW:g} "
+        "points below both.",
+    ]
+    for setting in SETTINGS:
+        kept = folder / f"{setting.name}.parquet"
+        told += ["", f"## {setting.name}", ""]
+        if not kept.exists():
+            told.append("Not measured in this run.")
+            continue
+        rows = [row for row in pq.read_table(kept).to_pylist() if row["kind"] == "run"]
+        about = rows[0]
+        splits = len({row["seed"] for row in rows})
+        told.append(
+            f"{about['n']:,} items, {about['steps'] + 1} models, labelled share {setting.split}, "
+            f"{splits} split{'s' if splits > 1 else ''}."
+        )
+        told += ["", *lines_of(rows)]
+    (docs / "policy-measured.md").write_text("\n".join(told) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """See ``--help``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--recordings", type=Path, required=True, help="folder of .npz recordings")
+    parser.add_argument("--seeds", type=int, default=5, help="splits to average")
+    parser.add_argument("--rows", type=Path, default=Path("build/policy"), help="kept rows")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written")
+    parser.add_argument("--only", nargs="+", help="some recordings; the page has all kept rows")
+    options = parser.parse_args()
+    options.rows.mkdir(parents=True, exist_ok=True)
+    for setting in SETTINGS:
+        if options.only and setting.name not in options.only:
+            continue
+        if not (options.recordings / f"{setting.name}.npz").exists():
+            print(f"{setting.name}: left out, it is not in {options.recordings}", flush=True)
+            continue
+        started = time.perf_counter()
+        results = measure(setting.recording(options.recordings), setting, options.seeds)
+        results.write(options.rows / f"{setting.name}.parquet")
+        print(f"{setting.name}: {time.perf_counter() - started:.0f} s", flush=True)
+    write_page(options.rows, options.docs)
+    print(f"wrote {options.docs / 'policy-measured.md'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Cross-fits: how models err, learnt on each half of the labelled items for use on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from posterity.method.beliefs import fit as beliefs_fit
+from posterity.method.beliefs import temperature
+from posterity.method.beliefs.confusion import Confusion
+from posterity.method.beliefs.dependent import Dependence
+from posterity.method.beliefs.temperature import Temperature
+from posterity.method.data.arrays import Codes, Floats, Mask
+from posterity.method.data.votes import MISSING, SoftVotes
+
+
+@dataclass(frozen=True, eq=False)
+class SoftReadings:
+    """How a model's soft votes are to be read: as all labelled ones say, and each half of them."""
+
+    whole: Temperature | None
+    halves: tuple[Temperature | None, Temperature | None]
+    """For use on one half, learnt on the other."""
+
+    @classmethod
+    def of(cls, soft: SoftVotes | None, truth: Codes, classes: int) -> SoftReadings:
+        """From its labelled soft votes; without any, its soft votes count by their class."""
+        halves = _other_halves(len(truth))
+        # A half without any cannot tell of the other.
+        if soft is None or not all((soft.hard[rows] != MISSING).any() for rows in halves):
+            return cls(None, (None, None))
+        first, second = (
+            temperature.fit(soft[rows], truth[rows], classes=classes) for rows in halves
+        )
+        return cls(temperature.fit(soft, truth, classes=classes), (first, second))
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """How models err together: on all labelled items, and on each half for use on the other."""
+
+    whole: Dependence
+    halves: tuple[Dependence, Dependence]
+
+    @classmethod
+    def of(
+        cls, votes: Codes, truth: Codes, prior: Floats, readings: Sequence[SoftReadings] = ()
+    ) -> Fits:
+        """From the votes (n, T) of the models so far, and how soft ones of each are to be read."""
+        first, second = (
+            replace(
+                beliefs_fit.fit(votes[rows], truth[rows], prior),
+                temperatures=tuple(each.halves[side] for each in readings),
+            )
+            for side, rows in enumerate(_other_halves(len(truth)))
+        )
+        whole = beliefs_fit.fit(votes, truth, prior)
+        read = tuple(each.whole for each in readings)
+        return cls(replace(whole, temperatures=read), (first, second))
+
+
+@dataclass(frozen=True, eq=False)
+class Confusions:
+    """How each model errs by itself, for plain beliefs: on each half for use on the other."""
+
+    halves: tuple[list[Confusion], list[Confusion]]
+
+    @classmethod
+    def of(cls, votes: Codes, truth: Codes, classes: int, estimator: str) -> Confusions:
+        """From the votes (n, T) of the models."""
+        estimate = partial(Confusion.from_pairs, classes=classes, estimator=estimator)
+        first, second = (
+            [estimate(truth[rows], cast) for cast in votes[rows].T]
+            for rows in _other_halves(len(truth))
+        )
+        return cls((first, second))
+
+
+def _other_halves(items: int) -> tuple[Mask, Mask]:
+    """What is learnt on for use on the first half, which has every other item, and the second."""
+    second: Mask = np.arange(items) % 2 == 1
+    return second, ~second
