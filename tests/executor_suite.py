@@ -135,6 +135,7 @@ def story(path: Path, executor: Executor | str) -> Store:
     store.update(world.model("best"), budget="20%", where="lang = 'de'", rule="cost-ratio:2")
     store.revert(2)
     store.settle()
+    store.redecide("cost-ratio:2")
     store.compact()
     assert store.check() == []
     assert len(store.review_queue(5)) == 5

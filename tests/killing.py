@@ -35,7 +35,7 @@ fit.calibrate([(_fit, _few, _truth)], [0, 1], _fit.calibrator)
 _fit.believe(_few, [0, 1], _truth, _truth[:, None])
 _fit.value(_few, [0, 1], _truth, model=1, ratio=1)
 
-OPERATIONS = ("add", "update", "revert", "settle", "review", "compact")
+OPERATIONS = ("add", "update", "revert", "settle", "redecide", "review", "compact")
 
 
 def prepared(path: Path, operation: str) -> World:
@@ -47,6 +47,7 @@ def prepared(path: Path, operation: str) -> World:
     if operation in (
         "update",
         "settle",
+        "redecide",
         "review",
     ):  # with flips pending, that the update makes or drops
         report = store.update(world.model("mid"), budget="50%", rule="max-belief+confirm")
@@ -88,6 +89,8 @@ def perform(path: str, operation: str, log: str, pause: float = 0.0) -> None:
         store.revert(1)
     elif operation == "settle":
         store.settle()
+    elif operation == "redecide":
+        store.redecide("max-belief")
     elif operation == "review":
         answers = [f"item-{number}" for number in range(0, 60, 4)]
         store.review({"id": answers, "answer": world.truth[::4]})

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from posterity import Store
 from posterity.storage import failpoints
 from tests.commands import Ended, Running, run
-from tests.invariants import Plain, assert_grown, assert_invariants, orphans
+from tests.invariants import Plain, assert_grown, assert_invariants, orphans, undone
 from tests.places import Place
 from tests.stores import NAMES
 
@@ -215,6 +215,16 @@ class Episode:
     def settle(self) -> Command:
         return Command(["settle", self.store])
 
+    def redecide(self) -> Command:
+        rule = self.rng.choice(["balanced", "max-belief", "cost-ratio:3"])
+
+        def impossible(plain: Plain) -> bool:
+            gone = undone(plain.headers)
+            live = [header for header in plain.headers if header["step"] not in gone]
+            return not any(header["kind"] == "update" for header in live)
+
+        return Command(["redecide", self.store, "--rule", rule], impossible=impossible)
+
     def review(self) -> Command | None:
         if len(self.there) < 10:
             return None
@@ -259,6 +269,7 @@ class Episode:
             self.update: 6,
             self.revert: 2,
             self.settle: 1,
+            self.redecide: 1,
             self.review: 2,
             self.compact: 3,
             self.vacuum: 3,

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from posterity.engine.maintenance.compact import Compacted
     from posterity.engine.plan.compare import Choice
     from posterity.engine.steps.import_predictions import ImportReport
+    from posterity.engine.steps.redecide import Redecided
     from posterity.engine.steps.revert import Reverted
     from posterity.engine.steps.review import Reviewed
     from posterity.engine.steps.settle import Settled
@@ -293,6 +294,12 @@ class Store(StoreReader):
         from posterity.engine.steps.settle import settle
 
         return settle(self._context())
+
+    def redecide(self, rule: Rule | str | None = None, *, dry_run: bool = False) -> Redecided:
+        """Decide every label again from the votes there are, by another rule; no model is asked."""
+        from posterity.engine.steps.redecide import redecide
+
+        return redecide(self._context(), rule, dry_run=dry_run)
 
     def review(
         self,

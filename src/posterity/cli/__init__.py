@@ -44,6 +44,7 @@ COMMANDS = {
     "log": ("inspect", "The steps of a store."),
     "model": ("data", "Register a model."),
     "plan": ("steps", "Which items a model should look at."),
+    "redecide": ("steps", "Decide labels again from the votes there are."),
     "reliability": ("inspect", "How far beliefs can be trusted."),
     "remove": ("steps", "Remove items."),
     "replay": ("replay", "Measure on recorded predictions."),

@@ -227,6 +227,30 @@ def revert_command(store: str, step: int, executor: str, as_json: bool) -> None:
     tell(as_json, done)
 
 
+@click.command("redecide")
+@store_argument
+@click.option(
+    "--rule", help="balanced, cost-ratio:C or max-belief. [default: as of `update`, balanced]"
+)
+@click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
+@executor_option
+@as_json_option
+def redecide_command(
+    store: str, rule: str | None, dry_run: bool, executor: str, as_json: bool
+) -> None:
+    """Decide every label again from votes already paid for, under another rule.
+
+    No model is asked. Use it after changing your mind about the rule: with a lower cost ratio more
+    labels follow the votes, with a higher one fewer. Labels that people decided stay. It is one
+    step, and `revert` undoes it.
+
+    \b
+      posterity redecide photos --dry-run
+      posterity redecide photos --rule cost-ratio:2
+    """
+    tell(as_json, Store(store, executor=executor).redecide(rule, dry_run=dry_run))
+
+
 @click.command("settle")
 @store_argument
 @executor_option

@@ -7,10 +7,10 @@ what they learnt from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 
 import numpy as np
 
@@ -20,15 +20,21 @@ from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs import fit as beliefs_fit
 from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
-from posterity.method.data.arrays import Codes, Floats, Mask, Rows
+from posterity.method.data.arrays import Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
 from posterity.method.decide import balance
 from posterity.method.decide import promise as decide_promise
-from posterity.method.decide.balance import FlipMargins
+from posterity.method.decide.balance import FlipMargins, RatioOutcome
 from posterity.method.decide.budget import Budget, Outlook
-from posterity.method.decide.rules import AtMost, Balanced, MaxBelief, Rule, traits
-from posterity.method.step import Decision, Labels, Shard, choose, in_order, settle, update
+from posterity.method.decide.rules import (
+    AtMost,
+    Balanced,
+    Rule,
+    decide,
+)
+from posterity.method.step import choose, in_order, settle
 from posterity.validation.cross_fits import Confusions, Fits
+from posterity.validation.half import Half, flips_tried, margins_of
 from posterity.validation.outcome import Rehearsed, RehearsedStep, StepHalf, Target, Trust
 from posterity.validation.reliability import Reliability
 from posterity.validation.shift import Seen
@@ -37,46 +43,6 @@ SHOWN = (1.0, 2.0, 5.0, 10.0)
 """Cost ratios that are told of beside the one in force."""
 FRESH = 10.0
 """How hard the calibrator of fresh votes is drawn to that of all histories; in items."""
-
-
-class _Half:
-    """Half of the labelled items: they are believed by what was learnt on the other."""
-
-    def __init__(self, truth: Codes, prior: Floats, rule: Rule, side: int, dependent: bool) -> None:
-        self.own = np.flatnonzero(np.arange(len(truth)) % 2 == side)
-        """Which of the labelled items they are."""
-        self.truth = truth[self.own]
-        self.shard = Shard(prior, len(self.own), [rule], dependent=dependent)
-        self.voted: dict[int, Mask] = {}
-        """Which items each model has voted on."""
-        self.cast = VoteTable.only(np.full((len(self.own), 0), MISSING, dtype=np.int32))
-        """The votes, those of the step at hand included; kept for dependent beliefs."""
-        self.best = np.full(len(self.own), MISSING, dtype=np.int32)
-        self.belief_best = np.zeros(len(self.own))
-
-    @property
-    def labels(self) -> Labels:
-        return self.shard.labels[0]
-
-    def eligible(self, votes: Codes, model: int) -> Mask:
-        """Which items the model could vote on."""
-        may: Mask = votes[self.own] != MISSING
-        return may & ~self.voted[model] if model in self.voted else may
-
-    def value(self, known: Dependence, step: RehearsedStep) -> Floats:
-        """What a vote could change, of each item."""
-        beliefs, ratio = self.shard.dependent, traits(step.rule).cost
-        return beliefs.value(self.labels.label, fit=known, model=step.model, ratio=ratio)
-
-    def update(
-        self, rows: Rows, votes: Codes | SoftVotes, known: Confusion | Dependence, model: int
-    ) -> list[Decision]:
-        """Fold a model's votes on some rows, and decide."""
-        if not len(rows):
-            return []
-        self.voted.setdefault(model, np.zeros(len(self.own), dtype=np.bool_))[rows] = True
-        new, truth = votes[self.own[rows]], self.truth[rows]
-        return update(self.shard, rows, new, known, truth=truth, model=model)
 
 
 class Rehearsal:
@@ -99,7 +65,7 @@ class Rehearsal:
         self._watched = watched
         self.calibrator: Floats = np.array(PLAIN_CALIBRATOR)
         self._items = len(truth)
-        self._halves = [_Half(truth, prior, rule, side, dependent) for side in (0, 1)]
+        self._halves = [Half(truth, prior, rule, side, dependent) for side in (0, 1)]
         self._steps: list[tuple[StepHalf, StepHalf]] = []
         self.number = 0
         """Steps made so far."""
@@ -242,6 +208,25 @@ class Rehearsal:
         for half in self._halves:
             settle(half.shard)
 
+    def redecide(self, fits: Fits, rule: Rule) -> tuple[Rule, RatioOutcome]:
+        """Decide all labels again from the votes so far; the rule that did it, and what it did."""
+        found = [
+            half.again(fit.calibrated(self.calibrator))
+            for half, fit in zip(self._halves, fits.halves, strict=True)
+        ]
+        if isinstance(rule, Balanced) and rule.ratio is None:
+            flips = [(one, one.best != one.label) for one in found]
+            rule = balance.choose(rule, FlipMargins.joined(starmap(margins_of, flips)))
+        made = []
+        for half, one in zip(self._halves, found, strict=True):
+            after = decide(rule, one.evidence)
+            changed = after != one.label
+            made.append(margins_of(one, changed))
+            rows = one.rows[changed]
+            half.labels.label[rows], half.labels.belief[rows] = after[changed], one.gain[changed]
+            half.labels.proposed[:] = MISSING
+        return rule, FlipMargins.joined(made).outcome(0.0)
+
     def _margins(
         self,
         tried: Sequence[tuple[Sequence[Dependence], Sequence[Rows]]],
@@ -263,7 +248,7 @@ class Rehearsal:
                 waits = (labels.proposed != MISSING) & (labels.label == truth)
                 waits[rows] = False
                 margins[waits] = np.inf  # pending flips are made whatever the new rule says
-                for at, flips in _tried(half, rows, votes, known[side], model):
+                for at, flips in flips_tried(half, rows, votes, known[side], model):
                     broken, own = at[flips.breaks], flips.margins[flips.breaks]
                     margins[broken] = np.maximum(margins[broken], own)
             found.append(margins[margins > 0])
@@ -280,7 +265,7 @@ class Rehearsal:
         return FlipMargins.joined(
             flips
             for half, rows, by in zip(self._halves, chosen, known, strict=True)
-            for _, flips in _tried(half, rows, votes, by, model)
+            for _, flips in flips_tried(half, rows, votes, by, model)
         )
 
     def adapted(
@@ -337,19 +322,6 @@ class Rehearsal:
             )
             for half, fit, may, budget in zip(self._halves, known, eligible, budgets, strict=True)
         ]
-
-
-def _tried(
-    half: _Half, rows: Rows, votes: Codes | SoftVotes, known: Confusion | Dependence, model: int
-) -> Iterator[tuple[Rows, FlipMargins]]:
-    """The flips of the most believed class, and their rows; the half itself is left as it was."""
-    trial = deepcopy(half)
-    trial.shard.rules = [MaxBelief()]
-    for made in trial.update(rows, votes, known, model):
-        at, flipped = made.rows[made.flipped], made.flipped
-        before, after = made.before[flipped], made.after[flipped]
-        gain, loss = made.belief_after[flipped], made.belief_before[flipped]
-        yield at, FlipMargins.of(before, after, half.truth[at], gain, loss)
 
 
 def _calibrator(histories: Sequence[tuple[Dependence, VoteTable, Codes, Rows]]) -> Floats:

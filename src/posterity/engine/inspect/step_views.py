@@ -8,7 +8,7 @@ from typing import Any
 from posterity._text import counted
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.reports import Expected, expected_accuracy, expected_of
-from posterity.engine.ledger.steps import REVERT, REVIEW, SETTLE, UPDATE, Header
+from posterity.engine.ledger.steps import DECISIVE, REDECIDE, REVERT, REVIEW, SETTLE, Header
 from posterity.validation import shift
 from posterity.validation.expectation import Estimate
 
@@ -75,7 +75,7 @@ def _step(header: Header, *, counts: bool) -> dict[str, Any]:
 def _worth(header: Header, expected: Expected | None) -> tuple[Estimate | None, Estimate | None]:
     """Positive and negative flips; of reverts and reviews nothing says which are which."""
     report = header.report
-    if header.kind not in (UPDATE, SETTLE):
+    if header.kind not in DECISIVE:
         return None, None
     if expected is not None and expected.checked:
         return expected.positive_flips, expected.negative_flips
@@ -93,6 +93,8 @@ def _what(header: Header) -> str:
         return f"{counted(header.answers, 'answer')} of people"
     if header.kind == SETTLE:
         return "pending flips made"
+    if header.kind == REDECIDE:
+        return f"decided again, {header.rule}"
     return header.model or header.kind
 
 

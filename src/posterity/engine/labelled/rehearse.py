@@ -22,13 +22,14 @@ from posterity.engine.labelled.labelled_votes import (
 from posterity.engine.labelled.sample import Sample, VotesOf
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Fit
-from posterity.engine.ledger.steps import live_settles
+from posterity.engine.ledger.steps import SETTLE, live_voteless
 from posterity.errors import InvalidParameter, StoreError
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.beliefs.priors import ESTIMATED
 from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.votes import MISSING, SoftVotes
+from posterity.method.decide.balance import RatioOutcome
 from posterity.method.decide.budget import FULL, Budget, Outlook
 from posterity.method.decide.defaults import DEPENDENT
 from posterity.method.decide.rules import MaxBelief, Rule, traits
@@ -142,16 +143,22 @@ class Walked:
             estimator = context.description.confusion
             fits = Confusions.of(labelled.votes, labelled.truth, len(prior), estimator)
         walked = cls(models, labelled, fits, rehearsal)
-        # With plain beliefs pending flips are made by the next step, or at the end.
-        settles = live_settles(context.headers) if dependent else ()
         for number, header in enumerate(live):
-            if number in settles:
-                rehearsal.settle()
+            walked._between(context, number)
             selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
             walked.step(header.voter, selector, rule, header.share)
-        if len(live) in settles:
-            rehearsal.settle()
+        walked._between(context, len(live))
         return walked
+
+    def _between(self, context: Context, number: int) -> None:
+        """What steps without votes did after so many updates."""
+        if not isinstance(self.fits, Fits):
+            return  # with plain beliefs pending flips are made by the next step, or at the end
+        for place, header in live_voteless(context.headers):
+            if place == number and header.kind == SETTLE:
+                self.rehearsal.settle()
+            elif place == number:
+                self.rehearsal.redecide(self.fits, context.rule(header.rule or ""))
 
     def step(
         self,
@@ -280,6 +287,10 @@ class Prepared:
 
     def _believed(self, sample: Sample | None) -> Dependence:
         return self.adapted(self.sample() if sample is None else sample)[0].dependence
+
+    def redecide(self, rule: Rule) -> tuple[Rule, RatioOutcome]:
+        """All labels decided again: the rule with its ratio, and what it did on labelled items."""
+        return self._known.rehearsal.redecide(self._known.dependent, rule)
 
     def outlook(self, selector: Selector, rule: Rule) -> Outlook:
         """What the step would bring, by the share of items it looks at."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -109,15 +109,42 @@ def decide_last(
     ``votes`` are in the order of ``steps``; every item has a vote in the last one. All are folded
     with the last step's fit. ``pending``: the classes of flips that were pending on the items.
     """
+    return _decide(steps[-1], steps, votes, votes[-1].hard, stored, pending)
+
+
+def decide_again(
+    policy: StepPolicy,
+    steps: Sequence[StepPolicy],
+    votes: Sequence[ModelVotes],
+    stored: Codes,
+) -> Decided:
+    """Fold the votes of earlier steps, and let another rule decide, with a fit of its own.
+
+    To rules that look at the new vote, an item's latest one is new.
+    """
+    latest = np.full(len(stored), MISSING, dtype=np.int32)
+    for cast in votes:
+        latest = np.where(cast.hard == MISSING, latest, cast.hard)
+    return _decide(policy, steps, votes, latest, stored, None)
+
+
+def _decide(
+    policy: StepPolicy,
+    steps: Sequence[StepPolicy],
+    votes: Sequence[ModelVotes],
+    new: Codes,
+    stored: Codes,
+    pending: Codes | None,
+) -> Decided:
     if pending is None:
         pending = np.full(len(stored), MISSING, dtype=np.int32)
-    fit, rule = steps[-1].fit, steps[-1].rule
+    fit, rule = policy.fit, policy.rule
     parts = []
     for block in _blocks(len(stored), BLOCK_ITEMS):
         labels = stored[block]
         beliefs = _believed(fit, steps, votes, block, labels)
         before = beliefs.of_stored()
-        evidence = _evidence(rule, fit, steps, votes, block, beliefs, labels, before)
+        evidence = _evidence(rule, fit, steps, votes, new, block, beliefs, labels, before)
         made = judge(rule, beliefs, evidence, pending[block])
         best, entropy = beliefs.most_believed(stored=made.label), beliefs.entropy()
         waiting = made.proposed, made.belief_proposed
@@ -130,28 +157,46 @@ def decide_all(
     steps: Sequence[StepPolicy],
     votes: Sequence[ModelVotes],
     items: int,
-    settles: Collection[int] = (),
+    voteless: Sequence[tuple[int, StepPolicy | None]] = (),
 ) -> Decided:
     """Run all steps' rules in order, each with its own fit, as if nothing had been stored.
 
-    What is said of an item is what its last vote made of it; ``now`` tells what is believed of an
-    item without any. ``settles``: after how many of the steps all pending flips were made.
+    What is said of an item is what its last decision made of it; ``now`` tells what is believed of
+    an item without any. ``voteless``: after how many of the steps labels were decided again by
+    another policy, or (None) all pending flips were made.
     """
     labels = Labels(items)
     entropy = np.full(items, now.prior_entropy)
+
+    def between(at: int) -> None:
+        for policy in [policy for place, policy in voteless if place == at]:
+            if policy is None:
+                labels.settle()
+                continue
+            seen = np.flatnonzero(labels.label != MISSING)
+            so_far = [cast[seen] for cast in votes[:at]]
+            decided = decide_again(policy, steps[:at], so_far, labels.label[seen])
+            moved = redecided(decided, labels.proposed[seen])
+            labels.take(seen[moved], decided[moved].verdict)
+            entropy[seen[moved]] = decided.entropy[moved]
+
     for at in range(len(steps)):
-        if at in settles:
-            labels.settle()
+        between(at)
         seen = np.flatnonzero(votes[at].hard != MISSING)
         so_far = [cast[seen] for cast in votes[: at + 1]]
         decided = decide_last(steps[: at + 1], so_far, labels.label[seen], labels.proposed[seen])
         labels.take(seen, decided.verdict)
         entropy[seen] = decided.entropy
-    if len(steps) in settles:
-        labels.settle()
+    between(len(steps))
     label, belief = labels.label, labels.belief
     waiting = labels.proposed, np.where(labels.proposed == MISSING, 0.0, labels.belief_proposed)
     return Decided(label, label, belief, belief, entropy, label, *waiting)
+
+
+def redecided(decided: Decided, pending: Codes) -> Rows:
+    """The items that a redecide writes about: whose label changes, or had a flip pending."""
+    rows: Rows = np.flatnonzero((decided.after != decided.before) | (pending != MISSING))
+    return rows
 
 
 def _evidence(
@@ -159,6 +204,7 @@ def _evidence(
     fit: Fit,
     steps: Sequence[StepPolicy],
     votes: Sequence[ModelVotes],
+    new: Codes,
     block: Rows,
     beliefs: BeliefState,
     stored: Codes,
@@ -175,7 +221,7 @@ def _evidence(
     return Evidence.of(
         beliefs,
         label=stored,
-        vote=votes[-1].hard[block],
+        vote=new[block],
         entropy_before=before,
         majority=frequent,
         belief_label=believed,

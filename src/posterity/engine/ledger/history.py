@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import StepPolicy
 from posterity.engine.ledger.fits import Fit
-from posterity.engine.ledger.steps import Header
+from posterity.engine.ledger.steps import SETTLE, Header, live_voteless
 from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.method.decide.defaults import DEPENDENT
@@ -220,6 +220,16 @@ def parts_of(context: Context, headers: Sequence[Header]) -> list[StepPolicy]:
     return [
         StepPolicy(header.voter, context.rule(header.rule or ""), context.fits.of(header.fit))
         for header in headers
+    ]
+
+
+def voteless_parts(
+    context: Context, headers: Sequence[Header]
+) -> list[tuple[int, StepPolicy | None]]:
+    """What steps without votes decide by, and after how many updates; None: a settle."""
+    return [
+        (place, None if header.kind == SETTLE else parts_of(context, [header])[0])
+        for place, header in live_voteless(headers)
     ]
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import Decided
 from posterity.engine.ledger.history import LABELS, Current, ShardHistory
-from posterity.engine.ledger.steps import SETTLE, UPDATE, Header, last_step
+from posterity.engine.ledger.steps import DECISIVE, Header, last_step
 from posterity.method.data.arrays import Rows
 from posterity.method.data.row_sets import Bits, RowSet, packed, unpacked
 from posterity.method.data.votes import MISSING
@@ -101,6 +101,6 @@ def _recent(headers: Sequence[Header]) -> list[Header]:
     recent: list[Header] = []
     for header in reversed(headers):
         recent.append(header)
-        if header.kind in (UPDATE, SETTLE):
+        if header.kind in DECISIVE:
             break
     return recent

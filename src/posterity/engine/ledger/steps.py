@@ -18,6 +18,9 @@ from posterity.storage.delta.table import Snapshot
 from posterity.validation.shift import Difference
 
 UPDATE, REVERT, SETTLE, REVIEW = "update", "revert", "settle", "review"
+REDECIDE = "redecide"
+DECISIVE = (UPDATE, SETTLE, REDECIDE)
+"""The kinds of steps after which no flip that was pending before is pending any more."""
 
 
 @dataclass(frozen=True)
@@ -151,19 +154,25 @@ def live_reviews(headers: Sequence[Header]) -> list[Header]:
     return _live(headers, REVIEW)
 
 
-def live_settles(headers: Sequence[Header]) -> list[int]:
-    """How many updates whose votes count came before each settle that counts.
+def live_voteless(headers: Sequence[Header]) -> list[tuple[int, Header]]:
+    """The settles and redecides that count, each after how many updates whose votes count.
 
     >>> steps = [Header(0, UPDATE, "a"), Header(1, SETTLE, "b"), Header(2, UPDATE, "c")]
-    >>> live_settles(steps), live_settles([*steps, Header(3, REVERT, "d", reverts=1)])
-    ([1], [])
+    >>> [place for place, _ in live_voteless(steps)]
+    [1]
+    >>> live_voteless([*steps, Header(3, REVERT, "d", reverts=1)])
+    []
     """
     live = [header.step for header in live_updates(headers)]
-    return [sum(step < settle.step for step in live) for settle in _live(headers, SETTLE)]
+    found = [*_live(headers, SETTLE), *_live(headers, REDECIDE)]
+    return [
+        (sum(step < header.step for step in live), header)
+        for header in sorted(found, key=lambda header: header.step)
+    ]
 
 
 def origin(headers: Sequence[Header], step: int) -> int:
-    """The update, settle or review that is undone, or counts again, when a step is reverted.
+    """The step that is undone, or counts again, when a step, perhaps a revert, is reverted.
 
     >>> origin([Header(0, UPDATE, "a"), Header(1, REVERT, "b", reverts=0)], 1)
     0
@@ -188,6 +197,8 @@ def reason(header: Header, *, voted: bool) -> str:
         return "pending flip, settled"
     if header.kind == REVIEW:
         return "answer of a person"
+    if header.kind == REDECIDE:
+        return f"decided again under {header.rule}"
     if not voted:
         return f"pending flip, no vote of {header.model}"
     return f"vote of {header.model} under {header.rule}"

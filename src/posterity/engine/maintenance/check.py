@@ -15,17 +15,25 @@ from posterity._text import counted
 from posterity.engine.labelled.labelled_votes import checksum, labelled_rows
 from posterity.engine.ledger.commit import retried
 from posterity.engine.ledger.context import Context, RowRange
-from posterity.engine.ledger.decide import Decided, decide_all, decide_last
-from posterity.engine.ledger.history import Current, ShardHistory, StepRows, fingerprint, parts_of
+from posterity.engine.ledger.decide import Decided, decide_again, decide_all, decide_last
+from posterity.engine.ledger.history import (
+    Current,
+    ShardHistory,
+    StepRows,
+    fingerprint,
+    parts_of,
+    voteless_parts,
+)
 from posterity.engine.ledger.proposals import Pending, pending_shards
 from posterity.engine.ledger.publish import GONE, PUBLISHED, by_row, labels_of, labels_schema
 from posterity.engine.ledger.steps import (
+    DECISIVE,
+    REDECIDE,
     REVIEW,
     SETTLE,
     UPDATE,
     Header,
     live_reviews,
-    live_settles,
     live_updates,
 )
 from posterity.engine.maintenance.create import NUMBER
@@ -228,7 +236,7 @@ def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]
             number = waiting.popleft()
             before.follow(number, _inside(history.steps[number], history.items))
         rows = history.steps.get(header.step)
-        settles = header.kind in (UPDATE, SETTLE)
+        settles = header.kind in DECISIVE
         if settles:
             left = np.flatnonzero(before.proposed != MISSING)
             left = left[present[left]]
@@ -253,7 +261,7 @@ def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]
             idle = rows.rows[rows.vote == MISSING]
             if header.kind == SETTLE and len(idle) < len(rows.rows):
                 yield f"Step {header.step} is a settle and has votes in shard {shard}."
-            elif settles and (before.proposed[idle] == MISSING).any():
+            elif header.kind in (UPDATE, SETTLE) and (before.proposed[idle] == MISSING).any():
                 yield (
                     f"Step {header.step} has items without a vote and without a pending flip in "
                     f"shard {shard}."
@@ -303,12 +311,18 @@ def _again(
     if headers[-1].kind == REVIEW:
         belief = before.belief[rows.rows].astype(np.float64)
         return Decided.answered(before.label[rows.rows], belief, rows.label)
-    if headers[-1].kind not in (UPDATE, SETTLE):
+    if headers[-1].kind == REDECIDE:
+        live, (policy,) = live_updates(headers), parts_of(context, headers[-1:])
+        votes = history.votes_of(rows.rows, live)
+        steps, labels = parts_of(context, live), before.label[rows.rows]
+        return decide_again(policy, steps, votes, labels).pinned(pins[rows.rows])
+    if headers[-1].kind not in DECISIVE:
         live = live_updates(headers)
         votes = history.votes_of(rows.rows, live)
         now = context.fits.of(headers[-1].fit)
         steps = parts_of(context, live)
-        decided = decide_all(now, steps, votes, len(rows.rows), live_settles(headers))
+        voteless = voteless_parts(context, headers)
+        decided = decide_all(now, steps, votes, len(rows.rows), voteless)
         return decided.pinned(pins[rows.rows])
     pending = Pending.among(before, rows.rows[rows.vote == MISSING])
     if headers[-1].kind == SETTLE:

@@ -13,7 +13,7 @@ from posterity.engine.ledger.commit import retried
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import StepPolicy, decide_all
 from posterity.engine.ledger.fits import Fit
-from posterity.engine.ledger.history import ShardHistory, parts_of
+from posterity.engine.ledger.history import ShardHistory, parts_of, voteless_parts
 from posterity.engine.ledger.proposals import count_pending
 from posterity.engine.ledger.publish import make_step, publish_labels
 from posterity.engine.ledger.steps import (
@@ -21,7 +21,6 @@ from posterity.engine.ledger.steps import (
     REVIEW,
     Header,
     live_reviews,
-    live_settles,
     live_updates,
     origin,
 )
@@ -72,7 +71,7 @@ def _revert(context: Context, target: int) -> Reverted:
         return Reverted(last, target, 0, 0, f"Nothing to do: step {last} reverts step {target}.")
     step = context.head + 1
     headers = [*context.headers, Header(step, REVERT, "", reverts=target)]
-    live, settles = live_updates(headers), live_settles(headers)
+    live, voteless = live_updates(headers), voteless_parts(context, headers)
     was, reviews = context.live_reviews, live_reviews(headers)
     steps, now = parts_of(context, live), context.fits.now()
     toggled = origin(context.headers, target)
@@ -83,7 +82,7 @@ def _revert(context: Context, target: int) -> Reverted:
         for one, part in zip(live, steps, strict=True)
         if traits(part.rule).patient and one.step < toggled and not reviewed
     ]
-    undo = _Undo(context, step, target, live, settles, steps, now, patient, was, reviews)
+    undo = _Undo(context, step, target, live, voteless, steps, now, patient, was, reviews)
     total, pending = total_of(context), count_pending(context)[0]
     parts = [part for part in context.executor.map(undo, context.shards) if part is not None]
     files, waiting = [part.file for part in parts], [part.shard for part in parts if part.waits]
@@ -119,7 +118,7 @@ class _Undo:
     step: int
     target: int
     live: Sequence[Header]
-    settles: Sequence[int]
+    voteless: Sequence[tuple[int, StepPolicy | None]]
     steps: Sequence[StepPolicy]
     now: Fit
     patient: Sequence[Header]
@@ -139,7 +138,7 @@ class _Undo:
         _refuse_two_votes(history, self.live)
         stored, pins = history.current(self.live, 0.0), history.pins(self.reviews)[rows]
         votes = history.votes_of(rows, self.live)
-        decided = decide_all(self.now, self.steps, votes, len(rows), self.settles).pinned(pins)
+        decided = decide_all(self.now, self.steps, votes, len(rows), self.voteless).pinned(pins)
         moved = stored.label[rows] != decided.after
         moved |= stored.proposed[rows] != decided.proposed
         at = np.flatnonzero(moved & ~context.removed[start + rows] | np.isin(rows, own))

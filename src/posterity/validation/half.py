@@ -1,0 +1,111 @@
+"""Half of the labelled items, carried along as if they were stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import NamedTuple
+
+import numpy as np
+
+from posterity.method.beliefs.confusion import Confusion
+from posterity.method.beliefs.dependent import Dependence
+from posterity.method.data.arrays import Codes, Floats, Mask, Rows
+from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
+from posterity.method.decide.balance import FlipMargins
+from posterity.method.decide.rules import Evidence, MaxBelief, Rule, traits
+from posterity.method.step import Decision, Labels, Shard, update
+from posterity.validation.outcome import RehearsedStep
+
+
+class Half:
+    """Half of the labelled items: they are believed by what was learnt on the other."""
+
+    def __init__(self, truth: Codes, prior: Floats, rule: Rule, side: int, dependent: bool) -> None:
+        self.own = np.flatnonzero(np.arange(len(truth)) % 2 == side)
+        """Which of the labelled items they are."""
+        self.truth = truth[self.own]
+        self.shard = Shard(prior, len(self.own), [rule], dependent=dependent)
+        self.voted: dict[int, Mask] = {}
+        """Which items each model has voted on."""
+        self.cast = VoteTable.only(np.full((len(self.own), 0), MISSING, dtype=np.int32))
+        """The votes, those of the step at hand included; kept for dependent beliefs."""
+        self.best = np.full(len(self.own), MISSING, dtype=np.int32)
+        self.belief_best = np.zeros(len(self.own))
+
+    @property
+    def labels(self) -> Labels:
+        """Where its labels stand."""
+        return self.shard.labels[0]
+
+    def eligible(self, votes: Codes, model: int) -> Mask:
+        """Which items the model could vote on."""
+        may: Mask = votes[self.own] != MISSING
+        return may & ~self.voted[model] if model in self.voted else may
+
+    def value(self, known: Dependence, step: RehearsedStep) -> Floats:
+        """What a vote could change, of each item."""
+        beliefs, ratio = self.shard.dependent, traits(step.rule).cost
+        return beliefs.value(self.labels.label, fit=known, model=step.model, ratio=ratio)
+
+    def again(self, known: Dependence) -> Standing:
+        """Where its items stand with all their votes."""
+        rows = np.flatnonzero(self.labels.label != MISSING)
+        label, votes = self.labels.label[rows], self.shard.dependent.table[rows]
+        believed = known.believe(votes, range(votes.hard.shape[1]), label, asked=label[:, None])
+        return Standing(
+            rows, label, self.truth[rows], believed.best, believed.belief_best, believed.asked[:, 0]
+        )
+
+    def update(
+        self, rows: Rows, votes: Codes | SoftVotes, known: Confusion | Dependence, model: int
+    ) -> list[Decision]:
+        """Fold a model's votes on some rows, and decide."""
+        if not len(rows):
+            return []
+        self.voted.setdefault(model, np.zeros(len(self.own), dtype=np.bool_))[rows] = True
+        new, truth = votes[self.own[rows]], self.truth[rows]
+        return update(self.shard, rows, new, known, truth=truth, model=model)
+
+
+class Standing(NamedTuple):
+    """Labelled items that have a label, to be decided again."""
+
+    rows: Rows
+    label: Codes
+    truth: Codes
+    best: Codes
+    gain: Floats
+    """The belief in the best class."""
+    loss: Floats
+    """The belief in the label."""
+
+    @property
+    def evidence(self) -> Evidence:
+        """For rules that compare beliefs; the votes themselves are not looked at."""
+        return Evidence(
+            label=self.label,
+            vote=self.label,
+            best=self.best,
+            belief_best=self.gain,
+            belief_label=self.loss,
+        )
+
+
+def margins_of(one: Standing, changed: Mask) -> FlipMargins:
+    """The flips to the best class, of some of the items."""
+    label, best, truth = one.label[changed], one.best[changed], one.truth[changed]
+    return FlipMargins.of(label, best, truth, one.gain[changed], one.loss[changed])
+
+
+def flips_tried(
+    half: Half, rows: Rows, votes: Codes | SoftVotes, known: Confusion | Dependence, model: int
+) -> Iterator[tuple[Rows, FlipMargins]]:
+    """The flips of the most believed class, and their rows; the half itself is left as it was."""
+    trial = deepcopy(half)
+    trial.shard.rules = [MaxBelief()]
+    for made in trial.update(rows, votes, known, model):
+        at, flipped = made.rows[made.flipped], made.flipped
+        before, after = made.before[flipped], made.after[flipped]
+        gain, loss = made.belief_after[flipped], made.belief_before[flipped]
+        yield at, FlipMargins.of(before, after, half.truth[at], gain, loss)
