@@ -597,8 +597,10 @@ def spend_best_first(
 
 def balanced_ratio(
     flips: list[tuple[float, bool, bool]], ratios: tuple[float, ...], share: float
-) -> float | None:
-    """The highest ratio that keeps its share of the best net corrections; None: nothing is clear.
+) -> float:
+    """The highest ratio that keeps its share of the best net corrections; else 1.5.
+
+    But if 1.5 clearly does harm, the lowest ratio that does none, or 10.
 
     A flip is its margin, whether it fixes a label, and whether it breaks one.
     """
@@ -615,7 +617,10 @@ def balanced_ratio(
         if nets[ratio] > nets[best]:
             best = ratio
     if nets[best] <= 0 or nets[best] < 2 * moved[best] ** 0.5:
-        return None
+        if nets[1.5] == 0 or nets[1.5] > -2 * moved[1.5] ** 0.5:
+            return 1.5
+        harmless = [ratio for ratio in ratios if nets[ratio] >= 0]
+        return min(harmless) if harmless else 10.0
     chosen = best
     for ratio in ratios:
         if nets[ratio] >= share * nets[best]:

@@ -20,7 +20,7 @@ from posterity.method.decide.rules import CAUTIOUS, Balanced, CostRatio, Evidenc
 from posterity.replay.recording import Recording
 from posterity.storage.files import open_files
 from tests import naive
-from tests.stores import NAMES, World, make, small_store
+from tests.stores import NAMES, World, make, small_store, update
 
 FLIPS = st.lists(
     st.tuples(
@@ -42,7 +42,7 @@ def test_the_chosen_ratio_is_that_of_plain_loops(
         np.array([one[2] for one in flips], dtype=np.bool_),
     )
     found = balance.choose(Balanced(share), margins).ratio
-    assert found == (naive.balanced_ratio(flips, RATIOS, share) or USUAL)
+    assert found == naive.balanced_ratio(flips, RATIOS, share)
     # A higher share never asks for a higher ratio, and halves together are the whole.
     more = balance.choose(Balanced(0.99), margins).ratio
     assert found is not None
@@ -54,6 +54,17 @@ def test_the_chosen_ratio_is_that_of_plain_loops(
     )
     joined = FlipMargins.joined([first, second])
     assert joined.outcomes(RATIOS) == margins.outcomes(RATIOS)
+
+
+def test_a_ratio_that_does_harm_is_not_taken() -> None:
+    """40 fixed and 160 broken with a margin of 2.7: ratios from 3 on change nothing."""
+    fixes = np.arange(200) < 40
+    margins = FlipMargins(np.full(200, 2.7), fixes, ~fixes)
+    assert balance.choose(Balanced(), margins).ratio == 3.0
+    worse = FlipMargins(np.full(200, 50.0), fixes, ~fixes)
+    assert balance.choose(Balanced(), worse).ratio == CAUTIOUS
+    none = FlipMargins(np.zeros(0), np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_))
+    assert balance.choose(Balanced(), none).ratio == USUAL
 
 
 def test_reading_and_writing() -> None:
@@ -136,9 +147,30 @@ def test_a_plan_that_changes_nothing_says_so_first(tmp_path: Path) -> None:
     plan = store.plan("mid", budget="30%", rule="cost-ratio:5000")
     first = str(plan).splitlines()[0]
     assert first.startswith(
-        "This plan would change nothing: no vote is enough for cost-ratio:5000."
+        "On the labelled items this plan would change nothing: no vote is enough for "
+        "cost-ratio:5000."
     )
     assert "--rule cost-ratio:" in first
+
+
+def test_a_first_plan_is_not_called_useless(tmp_path: Path) -> None:
+    world = World(items=300, labelled=300)
+    store = Store.create(tmp_path / "store", classes=NAMES)
+    store.add(world.table())
+    store.register(Model("old", labelled=world.labelled_table("old")))
+    assert str(store.plan("old")).startswith("plan ")
+
+
+def test_pending_flips_are_made_whatever_the_ratio(tmp_path: Path) -> None:
+    world = World(items=600, labelled=600)
+    store = make(tmp_path / "store", world, "old")
+    update(store, world, "new", rule="max-belief+confirm", budget="50%")
+    store.register(Model("best", labelled=world.labelled_table("best")))
+    plan = store.plan("best", budget="10%", rule="cost-ratio:10")
+    assert plan.rehearsed is not None
+    own = plan.rehearsed["choices"][-1]
+    assert own["ratio"] == 10
+    assert (own["fixed"], own["broken"]) == (plan.rehearsed["fixed"], plan.rehearsed["broken"])
 
 
 def test_without_a_labelled_set_to_choose_on_it_is_cautious(tmp_path: Path) -> None:

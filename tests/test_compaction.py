@@ -145,13 +145,15 @@ def _make_step(kind: str, store: Store, world: World) -> None:
         store.update(world.model("best"), budget=1.0)
     elif kind == "revert":
         store.revert(1)
+    elif kind == "redecide":
+        store.redecide("max-belief")
     elif kind == "review":
         store.review(pa.table({"id": ["item-1", "item-30"], "answer": ["cat", "dog"]}))
     else:
         store.settle()
 
 
-@pytest.mark.parametrize("kind", ["update", "revert", "review", "settle"])
+@pytest.mark.parametrize("kind", ["update", "revert", "review", "settle", "redecide"])
 def test_a_step_under_way_brings_back_nothing_of_a_purged_item(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +182,37 @@ def test_a_step_under_way_brings_back_nothing_of_a_purged_item(
     rows = set(Context(open_files(store.path)).removed.rows.tolist())
     assert store.check() == []
     assert not rows & {row["row"] for row in contents(store)["rows"]}
+
+
+@pytest.mark.parametrize("kind", ["update", "revert", "review", "redecide"])
+def test_a_step_made_during_a_purge_leaves_nothing_of_the_items(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read the store before an item was removed, and commits before the purge does."""
+    world = World()
+    store = small_store(tmp_path / "store", world)
+    for name in ("mid", "new"):
+        store.update(world.model(name), budget="50%", rule="cost-ratio:1000")
+    commit, waiting = Snapshot.commit, list[str]()
+
+    def meanwhile(self: Snapshot, *args: Any, **kwargs: Any) -> None:
+        if self.table.name == "ledger" and kwargs.get("removes") and waiting:
+            step = waiting.pop()
+            with monkeypatch.context() as then:
+                none = Tombstones(np.zeros(0, dtype=np.int64))
+                then.setattr(Context, "removed", none)
+                _make_step(step, Store(store.path), world)
+        commit(self, *args, **kwargs)
+
+    monkeypatch.setattr(Snapshot, "commit", meanwhile)
+    gone = [f"item-{number}" for number in range(20)]
+    store.remove(gone)
+    waiting.append(kind)
+    assert store.compact().purged == 20
+    assert not waiting
+    monkeypatch.undo()
+    assert store.check() == []
+    assert not {row["row"] for row in contents(store)["rows"]} & set(range(20))
 
 
 def test_items_removed_during_a_compaction_are_left_to_the_next(

@@ -171,7 +171,7 @@ def test_sure_votes_lean_nowhere(recording: Recording) -> None:
 @pytest.mark.long
 def test_soft_votes_of_language_models_break_less() -> None:
     emotion = real_recording("emotion_llm")
-    options = OPTIONS | {"budgets": "30%"}
+    options = OPTIONS | {"budgets": "30%", "prior": "uniform"}
     (hard,) = replay.run(emotion, **options).rows
     (soft,) = replay.run(emotion, votes="soft", **options).rows
     assert soft["accuracy"] > hard["accuracy"] + 0.5

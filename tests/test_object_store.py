@@ -154,6 +154,23 @@ assert store.review_items(queue).num_rows == 5
 """
 
 
+def test_what_is_read_does_not_belong_to_python(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a thread of Arrow's lets go of it last, perhaps while the interpreter shuts down."""
+    files = open_files(bucket)
+    assert isinstance(files, RemoteFiles)
+    rows = pa.table({"a": list(range(3000))})
+    put(files, "a.parquet", rows)
+    made: list[Any] = []
+    monkeypatch.setattr(pa, "py_buffer", made.append)
+    content = files.read("a.parquet")
+    assert pq.read_table(pa.BufferReader(content)).equals(rows)
+    assert ParquetParts(files, "a.parquet").group(1, ["a"]).equals(rows.slice(7, 7))
+    assert len(files.read("a.parquet")) == files.size_of("a.parquet")
+    assert made == []
+
+
 @pytest.mark.long
 def test_processes_that_read_an_object_store_end_well(bucket: str) -> None:
     world = World()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from posterity import Store
+from posterity import Model, Store
 from posterity.cli import cli
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData, InvalidParameter
@@ -140,6 +140,47 @@ def test_the_default_rule_is_chosen_on_the_labelled_set(store: Store, world: Wor
     assert headers(store)[-1].rule == done.rule
     # The rehearsal of later steps goes through it too.
     update(store, world, "best", rule="cost-ratio:2", budget="10%")
+    assert store.check() == []
+
+
+def test_the_default_asked_twice_does_it_once(store: Store) -> None:
+    """Chosen among the flips that are left, the ratio would be lower each time."""
+    assert store.redecide().step == 3
+    assert store.redecide().step is None
+    assert store.redecide("balanced:95%").rule.startswith("balanced:95%,ratio=")
+
+
+def test_items_whose_models_the_fit_does_not_know_keep_their_labels(
+    tmp_path: Path, world: World
+) -> None:
+    """A model counts again that was undone when the last fit was made."""
+    store = make(tmp_path / "store", world, "old")
+    update(store, world, "mid", rule=STRICT, budget="30%")
+    store.revert(0)
+    update(store, world, "new", rule=STRICT, budget="30%")
+    store.revert(2)
+    before, rows = labels(store), contents(store)["rows"]
+    others = {row["row"] for row in rows if row["vote"] is not None and row["step"]}
+    store.redecide("max-belief")
+    after = labels(store)
+    only = [item for item in before if int(item.removeprefix("item-")) not in others]
+    assert only
+    assert all(after[item] == before[item] for item in only)
+    assert store.check() == []
+
+
+def test_classes_that_came_after_the_fit(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.append_classes(["elk"])
+    votes = np.where(np.arange(400) < 20, "elk", world.votes["new"])
+    labelled = world.labelled_table("new")
+    store.register(Model("new", labelled=labelled))
+    store.update("new", votes=pa.table({"id": world.table()["id"], "vote": votes}), budget="100%")
+    store.revert(2)
+    store.redecide("max-belief")
+    store.revert(3)  # the votes for the new class count again
+    assert store.check() == []
+    store.redecide("max-belief")
     assert store.check() == []
 
 

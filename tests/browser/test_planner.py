@@ -81,9 +81,11 @@ def test_moving_the_sliders_by_keyboard_changes_what_a_plan_would_say(
     page: Page, url: str, planned: Planned, shoot: Shoot
 ) -> None:
     visit(page, f"{url}/planner?model={MODEL}")
-    seen = [_agrees(page, planned("10%", "cost-ratio:10"))]
+    seen = [_agrees(page, planned("10%", "balanced"))]
+    assert page.locator("#ratio-told").inner_text().startswith("balanced: ")
+    assert page.locator("#confirm").is_disabled()
     page.locator("#ratio").focus()
-    answered(page, lambda: page.keyboard.press("Home"))
+    answered(page, lambda: page.keyboard.press("ArrowRight"))
     visit(page, page.url)  # what was chosen is in the address
     assert page.locator("#ratio-told").inner_text() == "1"
     seen.append(_agrees(page, planned("10%", "cost-ratio:1")))
@@ -104,7 +106,7 @@ def test_moving_the_sliders_by_keyboard_changes_what_a_plan_would_say(
 
 def test_moving_the_sliders_otherwise_does_too(page: Page, url: str, planned: Planned) -> None:
     visit(page, f"{url}/planner?model={MODEL}")
-    for control, value in (("#budget", "10"), ("#ratio", "0")):
+    for control, value in (("#budget", "10"), ("#ratio", "1")):
         answered(page, lambda c=control, v=value: page.locator(c).fill(v))  # type: ignore[misc]
     answered(page, lambda: page.get_by_text("wait for a second vote").click())
     assert told(page, "evaluations") == f"{planned('100%', 'cost-ratio:1').evaluations:,}"
@@ -114,6 +116,28 @@ def test_moving_the_sliders_otherwise_does_too(page: Page, url: str, planned: Pl
     assert _agrees(page, waiting)["evaluations"] == told(page, "evaluations")
     answered(page, lambda: page.locator("#model").select_option("langdetect"))
     assert "model=langdetect" in page.url
+
+
+def test_other_cost_ratios_are_shown_beside_the_choice(
+    page: Page, url: str, planned: Planned, shoot: Shoot
+) -> None:
+    visit(page, f"{url}/planner?model={MODEL}&rule=cost-ratio:5")
+    plan = planned("10%", "cost-ratio:5")
+    assert plan.rehearsed is not None
+    rows = page.locator("#by-ratio-rows tr").all_inner_texts()
+    shown = [row.split("\t") for row in rows]
+    expected = [*plan.rehearsed["choices"], plan.rehearsed | {"ratio": "this plan"}]
+    assert shown == [
+        [
+            str(one["ratio"]).removesuffix(".0"),
+            f"{one['fixed']:,}",
+            f"{one['broken']:,}",
+            f"{100 * one['accuracy_after']:.1f} %",
+        ]
+        for one in expected
+    ]
+    assert shown[2][1:] == shown[-1][1:]  # the plan's own ratio is among them
+    shoot(page, "planner-ratios")
 
 
 def test_the_curve_fills_up(page: Page, url: str) -> None:
@@ -153,7 +177,7 @@ def test_a_plan_is_downloaded_and_nothing_is_kept(
     visit(page, f"{url}/planner?model={MODEL}")
     page.locator("#budget").focus()
     answered(page, lambda: page.keyboard.press("ArrowLeft"))
-    plan = planned("5%", "cost-ratio:10")
+    plan = planned("5%", "balanced")
     items = copied.planned_items(plan)
     assert items.num_rows == plan.evaluations == 96
     found: dict[str, bytes] = {}
@@ -194,7 +218,7 @@ def test_a_plan_that_is_kept_can_be_carried_out(
     assert f"update {store.path} {MODEL} --plan" in said
     kept = said.split("--plan ")[1].strip()
     assert (Path(store.path) / "runs" / kept).is_dir()
-    again = store.plan(MODEL, budget="5%", rule="cost-ratio:10")
+    again = store.plan(MODEL, budget="5%", rule="balanced")
     assert again.id == kept
     ids = store.planned_items(again).column("id")
     votes = pa.table({"id": ids, "vote": ["de"] * len(ids)})
@@ -212,7 +236,7 @@ def test_the_command_is_one_a_shell_takes(page: Page, served: Servers, tmp_path:
     visit(page, f"{url}/planner")
     quoted = str(folder / "store").replace("'", "'\\''")
     assert page.inner_text("#command") == (
-        f"posterity update '{quoted}' new --budget 10% --rule cost-ratio:10"
+        f"posterity update '{quoted}' new --budget 10% --rule balanced:80%"
     )
 
 

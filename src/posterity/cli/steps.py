@@ -241,8 +241,8 @@ def redecide_command(
     """Decide every label again from votes already paid for, under another rule.
 
     No model is asked. Use it after changing your mind about the rule: with a lower cost ratio more
-    labels follow the votes, with a higher one fewer. Labels that people decided stay. It is one
-    step, and `revert` undoes it.
+    labels follow the votes. Changes made before stay, also under a higher ratio: `revert` takes a
+    step back. Labels that people decided stay. It is one step, and `revert` undoes it.
 
     \b
       posterity redecide photos --dry-run

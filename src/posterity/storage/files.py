@@ -7,7 +7,7 @@ import re
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -182,6 +182,20 @@ class LocalFiles:
         _sync_folder(self._at(path).parent)
 
 
+def arrow_memory(size: int, parts: Iterable[tuple[int, Any]]) -> pa.Buffer:
+    """Memory of Arrow's own with a copy of some bytes, each at its place.
+
+    Of a buffer that belongs to Python, Arrow's threads may be the last to let go, and need the
+    interpreter for it: if that is shutting down, the process aborts after its work is done.
+    """
+    # What is not written takes no memory: so large a piece is mapped, and freed at once.
+    buffer = pa.allocate_buffer(size, pa.system_memory_pool())
+    view = memoryview(buffer).cast("B")
+    for begin, part in parts:
+        view[begin : begin + len(part)] = memoryview(part).cast("B")
+    return buffer
+
+
 class RemoteFiles:
     """An object-store prefix, with the options Delta Lake takes (the ``remote`` extra)."""
 
@@ -235,7 +249,8 @@ class RemoteFiles:
         """The whole object."""
         try:
             with self._request(path, missing_too=False):
-                return pa.py_buffer(bytes(self._client.get(self._store, path).bytes()))
+                content = self._client.get(self._store, path).bytes()
+                return arrow_memory(len(content), [(0, content)])
         except FileNotFoundError:
             raise Missing(f"'{self.root}/{path}' cannot be read: there is none.") from None
 

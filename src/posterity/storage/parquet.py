@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from posterity.method.data.votes import MISSING, ModelVotes, SoftVotes
-from posterity.storage.files import Files, RemoteFiles
+from posterity.storage.files import Files, RemoteFiles, arrow_memory
 
 TAIL = 2**16
 """Bytes fetched from the end of an object at first; most footers are shorter."""
+LARGE = 2**30
+"""Bytes of an object from which on its place in memory is not reserved."""
 TOGETHER = 2**26
 """Bytes of an object that are fetched together, unless one row group has more."""
 PADDING = 100
@@ -143,8 +145,8 @@ class _Object:
         return [(begin, part) for (begin, _), part in zip(within, found, strict=True)]
 
     def _mapped(self, parts: Iterable[tuple[int, Any]]) -> pa.BufferReader:
-        if not self._size:
-            return pa.BufferReader(b"")
+        if self._size <= LARGE:
+            return pa.BufferReader(arrow_memory(self._size, parts))
         # Only what is written takes memory. Without a reservation, where Python has no name for it.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         flags |= 0x4000 if sys.platform == "linux" else 0

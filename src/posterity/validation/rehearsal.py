@@ -261,12 +261,16 @@ class Rehearsal:
         votes: Codes | SoftVotes,
         model: int,
     ) -> FlipMargins:
-        """The flips that the most believed class would make in this step."""
-        return FlipMargins.joined(
-            flips
-            for half, rows, by in zip(self._halves, chosen, known, strict=True)
-            for _, flips in flips_tried(half, rows, votes, by, model)
-        )
+        """The flips that the most believed class would make in this step.
+
+        Flips that are pending on other items are made whatever the cost ratio.
+        """
+        found = []
+        for half, rows, by in zip(self._halves, chosen, known, strict=True):
+            for at, flips in flips_tried(half, rows, votes, by, model):
+                margins = np.where(np.isin(at, rows), flips.margins, np.inf)
+                found.append(replace(flips, margins=margins))
+        return FlipMargins.joined(found)
 
     def adapted(
         self,

@@ -249,13 +249,15 @@ class Plan:
         told = self.rehearsed
         if not told or not told["choices"] or told["fixed"] or told["broken"]:
             return ""
+        if not told["evaluations"] or told["accuracy_after"] != told["accuracy_before"]:
+            return ""  # first labels
         best = max(told["choices"], key=lambda one: one["fixed"] - one["broken"])
         if best["fixed"] <= best["broken"]:
-            return "This plan would change no label for the better, whatever the rule."
+            return "On the labelled items this plan would correct nothing, whatever the rule."
         return (
-            f"This plan would change nothing: no vote is enough for {self.request.rule}. With "
-            f"--rule cost-ratio:{best['ratio']:g} the same votes would fix {best['fixed']:,} and "
-            f"break {best['broken']:,} of {told['items']:,} labelled items."
+            "On the labelled items this plan would change nothing: no vote is enough for "
+            f"{self.request.rule}. With --rule cost-ratio:{best['ratio']:g} the same votes would "
+            f"fix {best['fixed']:,} and break {best['broken']:,} of {told['items']:,}."
         )
 
     @property

@@ -117,15 +117,33 @@ def decide_again(
     steps: Sequence[StepPolicy],
     votes: Sequence[ModelVotes],
     stored: Codes,
+    belief: Floats,
 ) -> Decided:
     """Fold the votes of earlier steps, and let another rule decide, with a fit of its own.
 
-    To rules that look at the new vote, an item's latest one is new.
+    ``belief``: in the stored labels. They stay where the fit knows none of an item's models, or
+    not all classes its label and votes name: those came after the fit was made.
     """
-    latest = np.full(len(stored), MISSING, dtype=np.int32)
-    for cast in votes:
-        latest = np.where(cast.hard == MISSING, latest, cast.hard)
-    return _decide(policy, steps, votes, latest, stored, None)
+    fit, models = policy.fit, [step.model for step in steps]
+    known = fit.who(models) if fit.beliefs == DEPENDENT else range(len(models))
+    voted, strange = np.zeros(len(stored), dtype=np.bool_), stored >= fit.classes
+    for cast, place in zip(votes, known, strict=True):
+        voted |= (cast.hard != MISSING) & (place >= 0)
+        strange |= cast.hard >= fit.classes
+        if cast.soft is not None:
+            strange |= (cast.soft.codes >= fit.classes).any(axis=1)
+    at = np.flatnonzero(voted & ~strange)
+    none, zeros = np.full(len(stored), MISSING, dtype=np.int32), np.zeros(len(stored))
+    kept = Decided(stored, stored, belief, belief, zeros, stored, none, zeros)
+    if not len(at):
+        return kept
+    labels = stored[at]
+    # No vote is new: to a rule that asks for one, the label is.
+    made = _decide(policy, steps, [cast[at] for cast in votes], labels, labels, None)
+    if len(at) == len(stored):
+        return made
+    others = np.flatnonzero(~voted | strange)
+    return Decided.joined([made, kept[others]])[np.argsort(np.concatenate([at, others]))]
 
 
 def _decide(
@@ -175,7 +193,8 @@ def decide_all(
                 continue
             seen = np.flatnonzero(labels.label != MISSING)
             so_far = [cast[seen] for cast in votes[:at]]
-            decided = decide_again(policy, steps[:at], so_far, labels.label[seen])
+            label, belief = labels.label[seen], labels.belief[seen]
+            decided = decide_again(policy, steps[:at], so_far, label, belief)
             moved = redecided(decided, labels.proposed[seen])
             labels.take(seen[moved], decided[moved].verdict)
             entropy[seen[moved]] = decided.entropy[moved]

@@ -259,8 +259,8 @@ def _shard(context: Context, shard: int, history: ShardHistory) -> Iterator[str]
             yield f"Step {header.step} writes an item that does not exist in shard {shard}."
         else:
             idle = rows.rows[rows.vote == MISSING]
-            if header.kind == SETTLE and len(idle) < len(rows.rows):
-                yield f"Step {header.step} is a settle and has votes in shard {shard}."
+            if header.kind in (SETTLE, REDECIDE) and len(idle) < len(rows.rows):
+                yield f"Step {header.step} is a {header.kind} and has votes in shard {shard}."
             elif header.kind in (UPDATE, SETTLE) and (before.proposed[idle] == MISSING).any():
                 yield (
                     f"Step {header.step} has items without a vote and without a pending flip in "
@@ -314,8 +314,9 @@ def _again(
     if headers[-1].kind == REDECIDE:
         live, (policy,) = live_updates(headers), parts_of(context, headers[-1:])
         votes = history.votes_of(rows.rows, live)
-        steps, labels = parts_of(context, live), before.label[rows.rows]
-        return decide_again(policy, steps, votes, labels).pinned(pins[rows.rows])
+        label, belief = before.label[rows.rows], before.belief[rows.rows].astype(np.float64)
+        decided = decide_again(policy, parts_of(context, live), votes, label, belief)
+        return decided.pinned(pins[rows.rows])
     if headers[-1].kind not in DECISIVE:
         live = live_updates(headers)
         votes = history.votes_of(rows.rows, live)

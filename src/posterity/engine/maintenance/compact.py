@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from posterity._text import Result, counted
 from posterity.engine.evaluation.durable_votes import all_runs, tidy
 from posterity.engine.ledger.commit import discarded, retried
-from posterity.engine.ledger.context import PURGED, Context
+from posterity.engine.ledger.context import HEAD, PURGED, Context
 from posterity.engine.ledger.publish import publish_labels
 from posterity.errors import Missing
 from posterity.method.data.row_sets import Tombstones
@@ -93,10 +93,15 @@ def _compact_shards(
             retired += snapshot.files_of(shard)
     before = len(snapshot.data_files())
     fewer = sum(file.rows for file in written) < sum(file.rows for file in retired)
-    fences = [(purges, (snapshot.fence(purges) or 0) + 1)] if purges and fewer else []
+    fences, unmoved = list[tuple[str, int]](), list[str]()
+    if purges and fewer:
+        # A step made meanwhile may have rows of the items that are purged here.
+        fences, unmoved = [(purges, (snapshot.fence(purges) or 0) + 1)], [HEAD]
     if retired:
         with discarded(snapshot.table, written):
-            snapshot.commit(written, removes=retired, fences=fences, data_change=False)
+            snapshot.commit(
+                written, removes=retired, fences=fences, unmoved=unmoved, data_change=False
+            )
     return before, before - len(retired) + len(written)
 
 

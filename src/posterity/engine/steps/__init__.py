@@ -1,4 +1,4 @@
-"""Operations that make a step: update, import, review, settle, revert."""
+"""Operations that make a step: update, import, review, settle, redecide, revert."""
 
 from __future__ import annotations
 

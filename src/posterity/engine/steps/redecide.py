@@ -11,19 +11,23 @@ from posterity._text import Result, counted, lines
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.commit import retried
 from posterity.engine.ledger.context import Context, RowRange
-from posterity.engine.ledger.decide import StepPolicy, decide_again, redecided
+from posterity.engine.ledger.decide import Decided, StepPolicy, decide_again, redecided
 from posterity.engine.ledger.history import ShardHistory, newest_fit, parts_of
 from posterity.engine.ledger.publish import make_step, publish_labels
 from posterity.engine.ledger.reports import Tally
-from posterity.engine.ledger.steps import REDECIDE, Header
+from posterity.engine.ledger.steps import DECISIVE, REDECIDE, Header
 from posterity.engine.ledger.totals import Total, total_of
 from posterity.engine.steps.fold import write_rows
 from posterity.errors import InvalidData, InvalidParameter
+from posterity.method.data.arrays import Rows
 from posterity.method.data.votes import MISSING
 from posterity.method.decide import rules
-from posterity.method.decide.defaults import DEFAULT_RULE
+from posterity.method.decide.defaults import DEFAULT_RULE, DEPENDENT
 from posterity.method.decide.rules import CAUTIOUS, Balanced, CostRatio, MaxBelief, Rule
 from posterity.storage.delta.commits import DataFile
+
+BLOCK = 2**18
+"""Items whose votes are held side by side."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Redecided(Result):
                 f"on the labelled items the same fixes {self.labelled_fixed:,} and breaks "
                 f"{self.labelled_broken:,}"
             )
-        if not self.flips:
+        if not self.flips and not self.dropped:
             nothing = f"{self.rule} would change none of {counted(self.items, 'label')}"
             return lines((self.note or nothing, tried))
         begin = "dry run" if self.step is None else f"step {self.step}"
@@ -87,7 +91,9 @@ def _redecide(context: Context, asked: Rule, *, dry_run: bool) -> Redecided:
         raise InvalidData("There is no label yet that could be decided again.")
     steps, rule = parts_of(context, live), context.rule(str(asked))
     fit, prepared, tried = newest_fit(context, steps), Prepared(context, live[-1].voter), None
-    if prepared.dependent:
+    if isinstance(rule, Balanced):
+        rule = replace(rule, ratio=_ratio_before(context, rule))
+    if prepared.dependent and fit.beliefs == DEPENDENT:
         rule, tried = prepared.redecide(rule)
     elif isinstance(rule, Balanced):
         rule = replace(rule, ratio=CAUTIOUS)
@@ -109,12 +115,29 @@ def _redecide(context: Context, asked: Rule, *, dry_run: bool) -> Redecided:
         return done
     if not found.written:
         publish_labels(context)  # killed after its commit, it may have been left undone
-        return replace(done, note=f"Nothing to do: every label is as {rule} decides it.")
+        return replace(done, note=f"Nothing to do: no other class is believed enough for {rule}.")
     total = total_of(context) + found.moved
     report = {**done.to_dict(), "pending": 0, "held": total.to_dict()}
     recorded = fit.to_dict([header.voter for header in live])
     make_step(context, REDECIDE, found.files, report, rule=str(rule), fit=recorded)
     return done
+
+
+def _ratio_before(context: Context, rule: Balanced) -> float | None:
+    """The ratio of the last decision, if that was the same redecide: asked twice, it is done once.
+
+    It would be chosen among the flips that are left, and so be lower each time.
+    """
+    last = next(
+        header
+        for header in reversed(context.headers)
+        if header.kind in DECISIVE and header.step not in context.undone
+    )
+    if last.kind != REDECIDE:
+        return None
+    made = context.rule(last.rule or "")
+    same = isinstance(made, Balanced) and made.share == rule.share
+    return made.ratio if same and isinstance(made, Balanced) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +173,15 @@ class _Redecide:
         now, pins = history.current(self.live, 0.0), history.pins(context.live_reviews)
         here = (now.label != MISSING) & (pins == MISSING)
         rows = np.flatnonzero(here & ~context.removed.among(shard.start, shard.items))
-        votes = history.votes_of(rows, self.live)
-        decided = decide_again(self.policy, self.steps, votes, now.label[rows])
-        at = redecided(decided, now.proposed[rows])
-        items, rows, decided = len(rows), rows[at], decided[at]
+        items, parts, moving = len(rows), list[Decided](), list[Rows]()
+        for block in np.array_split(rows, max(1, len(rows) // BLOCK)):
+            votes, label = history.votes_of(block, self.live), now.label[block]
+            believed = now.belief[block].astype(np.float64)
+            decided = decide_again(self.policy, self.steps, votes, label, believed)
+            at = redecided(decided, now.proposed[block])
+            parts.append(decided[at])
+            moving.append(block[at])
+        rows, decided = np.concatenate(moving), Decided.joined(parts)
         tally, pending = Tally(), now.proposed[rows]
         tally.count_voted(decided, pending)
         belief = now.belief[rows].astype(np.float64)

@@ -19,14 +19,14 @@ from math import sqrt
 import numpy as np
 
 from posterity.method.data.arrays import Codes, Floats, Mask
-from posterity.method.decide.rules import Balanced
+from posterity.method.decide.rules import CAUTIOUS, Balanced
 
 RATIOS = (1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0)
 """Below the first, flips are little more than the toss of a coin."""
 USUAL = 1.5
 """Where the labelled set is too small to show a difference."""
 CLEAR = 2.0
-"""Standard errors that net corrections must be above zero by."""
+"""Standard errors beyond which net corrections are no accident."""
 TINY = 1e-300
 
 
@@ -42,6 +42,11 @@ class RatioOutcome:
     def net(self) -> int:
         """Corrections less new errors."""
         return self.fixed - self.broken
+
+    @property
+    def chance(self) -> float:
+        """How far from zero net corrections could be by chance."""
+        return CLEAR * sqrt(self.fixed + self.broken)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +100,14 @@ def choose(rule: Balanced, flips: FlipMargins) -> Balanced:
     >>> choose(Balanced(0.8), FlipMargins(np.where(fixes, 6.0, 1.3), fixes, ~fixes)).ratio
     5.0
     """
-    tried = flips.outcomes(RATIOS)
-    best = max(tried, key=lambda one: one.net)
-    if best.net < CLEAR * sqrt(best.fixed + best.broken) or not best.net:
+    outcomes = flips.outcomes(RATIOS)
+    best = max(outcomes, key=lambda one: one.net)
+    if best.net > 0 and best.net >= best.chance:
+        enough = [one.ratio for one in outcomes if one.net >= rule.share * best.net]
+        return replace(rule, ratio=max(enough))
+    # Nothing is clear; but a ratio that clearly does harm is not taken.
+    usual = flips.outcome(USUAL)
+    harmless = [one.ratio for one in outcomes if one.net >= 0]
+    if usual.net > -usual.chance or not usual.net:
         return replace(rule, ratio=USUAL)
-    return replace(rule, ratio=max(one.ratio for one in tried if one.net >= rule.share * best.net))
+    return replace(rule, ratio=min(harmless, default=CAUTIOUS))

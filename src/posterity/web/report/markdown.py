@@ -105,7 +105,7 @@ def trust_lines(view: dict[str, Any], step: dict[str, Any]) -> list[str]:
             "there."
         )
     else:
-        told.append("No labelled items went through this step: figures are as beliefs have it.")
+        told.append("Figures are estimated from the beliefs alone.")
     found = view["reliability"]
     if found:
         told.append(

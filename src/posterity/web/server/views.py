@@ -15,7 +15,7 @@ from posterity.engine.steps.review import review
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.method.data.spec import read_number
 from posterity.method.decide.budget import Budget
-from posterity.method.decide.defaults import DEFAULT_BUDGET, PLAIN
+from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE, DEPENDENT, PLAIN
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.web.report import flips, item, payloads
 from posterity.web.report.flips import Wanted
@@ -95,6 +95,7 @@ class Views:
         """What a planner offers, and what of it is chosen; nothing is reckoned yet."""
         names = self._held.arriving()
         told: View = {"models": names, "budgets": list(prospects.BUDGETS)}
+        told["balanced"] = DEFAULT_RULE[DEPENDENT]
         plain = self._held.context.description.beliefs == PLAIN
         told["ratios"] = [*([] if plain else [BALANCED]), *map(str, prospects.RATIOS)]
         if not names:

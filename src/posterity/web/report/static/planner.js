@@ -16,7 +16,7 @@
   const choice = () => ({
     model: at("model").value,
     budget: held.budgets[at("budget").value],
-    rule: balanced() ? "balanced" : `cost-ratio:${ratio()}${at("confirm").checked ? "+confirm" : ""}`,
+    rule: balanced() ? held.balanced : `cost-ratio:${ratio()}${at("confirm").checked ? "+confirm" : ""}`,
   });
   const query = (given) => new URLSearchParams(given).toString();
   const quoted = (text) => (/^[\w.:%@+,\/-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
@@ -43,13 +43,33 @@
       told(kind).textContent = o[kind] ? number(o[kind].value) : "–";
       told(`${kind}-between`).textContent = between(o[kind]);
     }
-    if (balanced() && o.rehearsed) at("ratio-told").textContent = `balanced: ${o.rehearsed.ratio}`;
+    if (balanced() && o.rehearsed && o.rehearsed.ratio) at("ratio-told").textContent = `balanced: ${o.rehearsed.ratio}`;
+    ratios(o.rehearsed);
     at("note").textContent = o.note;
     at("note").hidden = !o.note;
+  }
+  // What other cost ratios would make of the same votes, and the one in force.
+  function ratios(tried) {
+    const others = tried ? tried.choices : [];
+    at("by-ratio").hidden = !others.length;
+    if (!others.length) return;
+    at("by-ratio-items").textContent = whole(tried.items);
+    const rows = [...others, { ...tried, ratio: "this plan" }].map((one) => {
+      const row = document.createElement("tr");
+      [one.ratio, whole(one.fixed), whole(one.broken), percent(one.accuracy_after)].forEach((text, place) => {
+        const cell = document.createElement(place ? "td" : "th");
+        if (place) cell.className = "n"; else cell.scope = "row";
+        cell.textContent = text;
+        row.append(cell);
+      });
+      return row;
+    });
+    at("by-ratio-rows").replaceChildren(...rows);
   }
   // Old figures beside new controls would be a lie.
   function blank(why) {
     for (const one of document.querySelectorAll("[data-told]")) one.textContent = one.tagName === "SMALL" ? "" : "–";
+    ratios(null);
     at("note").textContent = why;
     at("note").hidden = false;
   }
