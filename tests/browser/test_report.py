@@ -135,7 +135,7 @@ def test_a_report_as_markdown(stores: Stores, tmp_path: Path) -> None:
     assert run(["report", str(stores.demo), "-o", str(path)]) == 0
     said = path.read_text(encoding="utf-8")
     assert said.startswith("# store\n")
-    for part in ("## Steps", "## Next", "### From and to", "| py3langid | cost-ratio:5 |"):
+    for part in ("## Steps", "## Next", "### From and to", "| py3langid | balanced:80%,ratio="):
         assert part in said
     assert "nan" not in said.lower().split()
 
