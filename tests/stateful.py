@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from posterity import Store
 from posterity.storage import failpoints
 from tests.commands import Ended, Running, run
-from tests.invariants import Plain, assert_grown, assert_invariants, orphans, undone
+from tests.invariants import Plain, assert_grown, assert_invariants, orphans
 from tests.places import Place
 from tests.stores import NAMES
 
@@ -217,13 +217,7 @@ class Episode:
 
     def redecide(self) -> Command:
         rule = self.rng.choice(["balanced", "max-belief", "cost-ratio:3"])
-
-        def impossible(plain: Plain) -> bool:
-            gone = undone(plain.headers)
-            live = [header for header in plain.headers if header["step"] not in gone]
-            return not any(header["kind"] == "update" for header in live)
-
-        return Command(["redecide", self.store, "--rule", rule], impossible=impossible)
+        return Command(["redecide", self.store, "--rule", rule])
 
     def review(self) -> Command | None:
         if len(self.there) < 10:

@@ -18,7 +18,7 @@ from posterity.engine.ledger.reports import Tally
 from posterity.engine.ledger.steps import DECISIVE, REDECIDE, Header
 from posterity.engine.ledger.totals import Total, total_of
 from posterity.engine.steps.fold import write_rows
-from posterity.errors import InvalidData, InvalidParameter
+from posterity.errors import InvalidParameter
 from posterity.method.data.arrays import Rows
 from posterity.method.data.votes import MISSING
 from posterity.method.decide import rules
@@ -88,7 +88,8 @@ def redecide(
 def _redecide(context: Context, asked: Rule, *, dry_run: bool) -> Redecided:
     live = context.live_updates
     if not live:
-        raise InvalidData("There is no label yet that could be decided again.")
+        none = "Nothing to do: there is no label yet that could be decided again."
+        return Redecided(None, str(asked), 0, 0, note=none)
     steps, rule = parts_of(context, live), context.rule(str(asked))
     fit, prepared, tried = newest_fit(context, steps), Prepared(context, live[-1].voter), None
     if isinstance(rule, Balanced):
