@@ -147,6 +147,10 @@ def write_page(folder: Path, docs: Path) -> None:
         f"✗ marks what misses its bar: at least {100 * GAIN:.0f} % of the best gain, at most "
         f"{NEGATIVE:g} times the negative flips of `replace`, and at 100 % no more than {BELOW:g} "
         "points below both.",
+        "",
+        "The constants of the default rule (its share, the lowest ratio, the one where nothing is "
+        "clear) were chosen by looking at some of these recordings, on the first split. So these "
+        "are not figures of data it has not seen; see decision 0015.",
     ]
     for setting in SETTINGS:
         kept = folder / f"{setting.name}.parquet"
