@@ -116,10 +116,14 @@ Leaning = dict[int | None, float]
 
 
 def of_candidates(
-    fit: Any, votes: Sequence[Vote], leaning: Leaning | None = None
+    fit: Any,
+    votes: Sequence[Vote],
+    leaning: Leaning | None = None,
+    *,
+    formulas_alone: bool = False,
 ) -> dict[int | None, float]:
     """Calibrated: sharpness, what none of these gets, what wrong labels under a truth tell, what
-    the plain product says, and what soft votes lean to."""
+    the plain product says, and what soft votes lean to; drawn to labelled items with such votes."""
     named = candidates(fit, votes)
     scores = {one: raw(fit, votes, one) for one in named}
     best, many = max(scores.values()), math.log(max(len(votes), 1))
@@ -143,7 +147,69 @@ def of_candidates(
             )
     top = max(worth.values())
     total = sum(math.exp(value - top) for value in worth.values())
-    return {one: math.exp(value - top) / total for one, value in worth.items()}
+    known = {one: math.exp(value - top) / total for one, value in worth.items()}
+    return known if formulas_alone else drawn(known, numbers[8], labelled(fit, votes, named)[0])
+
+
+WORTHS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+Told = dict[int | None, float]
+"""So many labelled items, by their truth; None for the classes nobody voted for."""
+
+
+def weight_of(fit: Any, row: int) -> float:
+    """What a labelled item counts for: its class may be more frequent than on the labelled set."""
+    seen = fit.patterns
+    truth = int(seen.truth[row])
+    own = sum(float(n) for n, k in zip(seen.counts, seen.truth, strict=True) if k == truth)
+    share = own / sum(float(n) for n in seen.counts)
+    return float(seen.weights[row]) * float(fit.prior[truth]) / share
+
+
+def labelled(
+    fit: Any, votes: Sequence[Vote], named: Sequence[int | None]
+) -> tuple[Told, float, list[int]]:
+    """The labelled items with these votes, by truth, as many as they are worth; what a weight is
+    multiplied by for that; and their rows."""
+    seen, rows = fit.patterns, list[int]()
+    for row in range(len(seen.truth)):
+        if votes and all(int(seen.votes[row, model]) == code for model, code in votes):
+            rows.append(row)
+    told: Told = dict.fromkeys([*named, None], 0.0)
+    total = squares = 0.0
+    for row in rows:
+        weight, count = weight_of(fit, row), float(seen.counts[row])
+        truth = int(seen.truth[row])
+        told[truth if truth in told else None] += count * weight
+        total += count * weight
+        squares += count * weight**2
+    scale = total / squares if squares > 0 else 0.0
+    return {one: scale * many for one, many in told.items()}, scale, rows
+
+
+def worth_of(usual: float, known: Told, told: Told) -> float:
+    """What one of these labelled items counts for, beside the formulas' belief."""
+    total = sum(told.values())
+    likely = {}
+    for worth in WORTHS:
+        strength = 1 / worth
+        likely[worth] = math.lgamma(strength) - math.lgamma(strength + total)
+        for one, many in told.items():
+            if many > 0:
+                around = strength * max(known.get(one, 0.0), 1e-12)
+                likely[worth] += math.lgamma(around + many) - math.lgamma(around)
+        likely[worth] += math.log((0.9 if worth == usual else 0.0) + 0.1 / len(WORTHS))
+    highest = max(likely.values())
+    shares = {w: math.exp(each - highest) / (1 + w * total) for w, each in likely.items()}
+    return sum(w * share for w, share in shares.items()) / sum(shares.values())
+
+
+def drawn(known: Told, usual: float, told: Told) -> Told:
+    """Beliefs drawn to what was true of labelled items with the same votes."""
+    if usual <= 0 or not sum(told.values()):
+        return known
+    worth = worth_of(usual, known, told)
+    total = 1 + worth * sum(told.values())
+    return {one: (known[one] + worth * told[one]) / total for one in known}
 
 
 def belief(fit: Any, votes: Sequence[Vote], leaning: Leaning | None = None) -> list[float]:
@@ -173,7 +239,20 @@ def value(
     leaning: Leaning | None = None,
 ) -> float:
     """Every class the model may vote for, the beliefs after it, and what they would change."""
-    known, hope, worth = of_candidates(fit, votes, leaning), math.sqrt(ratio), 0.0
+    known, hope, worth = of_candidates(fit, votes, leaning, formulas_alone=True), ratio**0.5, 0.0
+    told, scale, rows = labelled(fit, votes, list(known))
+    usual = float(fit.calibrator[8])
+    worth_of_one = worth_of(usual, known, told) if usual > 0 and sum(told.values()) > 0 else 0.0
+    total = 1 + worth_of_one * sum(told.values())
+
+    def counted(says: int) -> float:
+        """What labelled items with these votes count for, of which the model said this next."""
+        own = [row for row in rows if int(fit.patterns.votes[row, model]) == says]
+        return worth_of_one * scale * sum(weighed(row) for row in own)
+
+    def weighed(row: int) -> float:
+        return float(fit.patterns.counts[row]) * weight_of(fit, row)
+
     before = {one: raw(fit, votes, one) for one in known}
     left = dict.fromkeys(known, 1.0)
     for code in [one for one in known if one is not None]:
@@ -186,6 +265,7 @@ def value(
         for one, chance in chances.items():
             left[one] -= chance
         likely = sum(known[one] * chance for one, chance in chances.items())
+        likely = (likely + counted(code)) / total
         worth += likely * gain(of_candidates(fit, after, leaning), label, hope)
     if None in known:
         levels = range(fit.accuracies.shape[1])
@@ -197,15 +277,20 @@ def value(
         likely = sum(known[one] * max(left[one], 0.0) for one in known)
         new = min(known[None] * right / sum(weights), likely)
         old = known.get(label, 0.0) * max(left.get(label, 0.0), 0.0)
-        worth += max(new - hope * old, 0.0)
-    return worth - gain(known, label, ratio)
+        for row in rows:
+            says, truth = int(fit.patterns.votes[row, model]), int(fit.patterns.truth[row])
+            if says not in known:
+                new += worth_of_one * scale * weighed(row) if says == truth else 0.0
+                old += worth_of_one * scale * weighed(row) if truth == label else 0.0
+        worth += max(new - hope * old, 0.0) / total
+    return worth - gain(drawn(known, usual, told), label, ratio)
 
 
 def hardness(fit: Any, votes: Sequence[Vote], scale: Sequence[float]) -> float:
     """The mean of a scale over levels: over candidates by belief, over levels by likelihood."""
     mean = 0.0
     voted = {code for _, code in votes}
-    for one, believed in of_candidates(fit, votes).items():
+    for one, believed in of_candidates(fit, votes, formulas_alone=True).items():
         weights = []
         for level in range(fit.accuracies.shape[1]):
             if one is None:
@@ -230,7 +315,7 @@ def rightness(fit: Any, votes: Sequence[Vote]) -> list[tuple[float, float, float
     """For each vote: that it is right, how likely that was thought to be, and its variance."""
     voted = {code for _, code in votes}
     out = [(0.0, 0.0, 0.0) for _ in votes]
-    for one, believed in of_candidates(fit, votes).items():
+    for one, believed in of_candidates(fit, votes, formulas_alone=True).items():
         weights = []
         for level in range(fit.accuracies.shape[1]):
             if one is None:

@@ -14,6 +14,7 @@ from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.beliefs import fit as beliefs_fit
 from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
 from posterity.method.beliefs.dependent_state import DependentBeliefs
+from posterity.method.beliefs.patterns import Patterns
 from posterity.method.beliefs.temperature import Temperature
 from posterity.method.data.arrays import Codes
 from posterity.method.data.votes import SoftVotes, VoteTable
@@ -28,14 +29,25 @@ from tests import naive, naive_dependence, naive_temperatures
 
 CALIBRATORS = (
     PLAIN_CALIBRATOR,
-    (0.8, -0.1, 0.2, -0.2, 0.1, 0.3, 0.0, 0.0),
-    (0.1, -0.1, 0.2, -0.2, 0.1, 0.3, 0.0, 0.0),
-    (0.9, -0.3, 0.1, 0.1, -0.2, -0.2, 0.2, 0.0),
-    (0.7, -0.1, 0.1, 0.1, -0.2, 0.2, 0.1, 0.6),
+    (0.8, -0.1, 0.2, -0.2, 0.1, 0.3, 0.0, 0.0, 0.0),
+    (0.1, -0.1, 0.2, -0.2, 0.1, 0.3, 0.0, 0.0, 0.1),
+    (0.9, -0.3, 0.1, 0.1, -0.2, -0.2, 0.2, 0.0, 1.0),
+    (0.7, -0.1, 0.1, 0.1, -0.2, 0.2, 0.1, 0.6, 0.03),
 )
 
 SLOW = settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
 TOLERANCE = 1e-9
+
+
+@st.composite
+def labelled_patterns(draw: st.DrawFn, classes: int, models: int) -> Patterns:
+    """None, or a few classes' worth, so that histories find some; of any weight."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    items, few = draw(st.sampled_from([0, 1, 40])), draw(st.sampled_from([1, 2, 1000]))
+    votes = rng.integers(0, min(few, classes), (items, models)).astype(np.int32)
+    seen = Patterns.of(votes, rng.integers(0, classes, items).astype(np.int32))
+    weighed = draw(st.booleans())
+    return seen.weighed(rng.random(len(seen.truth)) * 3) if weighed else seen
 
 
 @st.composite
@@ -69,6 +81,7 @@ def fits(draw: st.DrawFn) -> Dependence:
         seen=rng.random(len(cells)) * 5,
         pull=draw(st.sampled_from([1.0, 64.0])),
         calibrator=np.array(draw(st.sampled_from(CALIBRATORS))),
+        patterns=draw(labelled_patterns(classes, models)),
         temperatures=tuple(
             None
             if rng.random() < 0.2

@@ -62,6 +62,20 @@ def test_words_agree_with_the_ledger(tmp_path: Path, world: World, rule: str, be
         assert str(told).startswith(f"{item} is labelled {told.label}")
 
 
+def test_labelled_items_with_the_same_votes_are_counted(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid", "new")
+    for row in store.labels().to_pylist()[:30]:
+        told = store.explain(row["id"])
+        same = np.ones(len(world.labelled_truth), dtype=np.bool_)
+        for one in told.votes:
+            same &= world.labelled[one.model] == one.vote
+        found = dict(zip(*np.unique(world.labelled_truth[same], return_counts=True), strict=True))
+        assert told.alike == {str(name): int(many) for name, many in found.items()}
+        assert list(told.alike.values()) == sorted(told.alike.values(), reverse=True)
+        items = "labelled item has" if same.sum() == 1 else "labelled items have"
+        assert (f"{same.sum()} {items} the same votes" in str(told)) == bool(same.any())
+
+
 def test_weights_are_the_ratios_of_plain_confusions(tmp_path: Path) -> None:
     """In a plain product a vote counts by itself: π(vote, label) / π(vote, rival)."""
     store = Store.create(tmp_path / "store", classes=NAMES, beliefs="plain", confusion="diagonal")

@@ -12,6 +12,7 @@ from posterity.method.beliefs import fit as beliefs_fit
 from posterity.method.beliefs import temperature
 from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import Dependence
+from posterity.method.beliefs.patterns import Patterns
 from posterity.method.beliefs.temperature import Temperature
 from posterity.method.data.arrays import Codes, Floats, Mask
 from posterity.method.data.votes import MISSING, SoftVotes
@@ -47,17 +48,30 @@ class Fits:
 
     @classmethod
     def of(
-        cls, votes: Codes, truth: Codes, prior: Floats, readings: Sequence[SoftReadings] = ()
+        cls,
+        votes: Codes,
+        truth: Codes,
+        prior: Floats,
+        readings: Sequence[SoftReadings] = (),
+        *,
+        answered: int = 0,
     ) -> Fits:
-        """From the votes (n, T) of the models so far, and how soft ones of each are to be read."""
+        """From the votes (n, T) of the models so far, and how soft ones of each are to be read.
+
+        ``answered``: so many of the items, the last ones, were chosen for a review by all their
+        votes: among those with some of these votes they are not a fair sample.
+        """
+        labelled = np.arange(len(truth)) < len(truth) - answered
+
+        def fitted(rows: Mask) -> Dependence:
+            patterns = Patterns.of(votes[rows & labelled], truth[rows & labelled])
+            return beliefs_fit.fit(votes[rows], truth[rows], prior, patterns=patterns)
+
         first, second = (
-            replace(
-                beliefs_fit.fit(votes[rows], truth[rows], prior),
-                temperatures=tuple(each.halves[side] for each in readings),
-            )
+            replace(fitted(rows), temperatures=tuple(each.halves[side] for each in readings))
             for side, rows in enumerate(_other_halves(len(truth)))
         )
-        whole = beliefs_fit.fit(votes, truth, prior)
+        whole = fitted(np.ones(len(truth), dtype=np.bool_))
         read = tuple(each.whole for each in readings)
         return cls(replace(whole, temperatures=read), (first, second))
 

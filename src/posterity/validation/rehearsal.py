@@ -337,4 +337,7 @@ def _calibrator(histories: Sequence[tuple[Dependence, VoteTable, Codes, Rows]]) 
     everything = [(fit, votes, truth) for fit, votes, truth, _ in histories]
     start = beliefs_fit.calibrate(everything, range(models), np.array(PLAIN_CALIBRATOR))
     fresh = [(fit, votes[rows], truth[rows]) for fit, votes, truth, rows in histories]
-    return beliefs_fit.calibrate(fresh, range(models), start, drawn=FRESH)
+    numbers = beliefs_fit.calibrate(fresh, range(models), start, drawn=FRESH)
+    now = [(fit.calibrated(numbers), votes, truth) for fit, votes, truth in fresh]
+    numbers[-1] = beliefs_fit.weigh_patterns(now, range(models))
+    return numbers

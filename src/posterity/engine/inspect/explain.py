@@ -83,7 +83,18 @@ def explain(context: Context, item: str | int, row: int | None = None) -> Explan
         unplanned=unplanned,
         changes=_changes(silent, newest, steps, votes, now, believed, names),
         pinned=pinned,
+        alike={names(code): many for code, many in _alike(steps, votes)},
     )
+
+
+def _alike(steps: Sequence[StepPolicy], votes: Sequence[ModelVotes]) -> list[tuple[int, int]]:
+    """True classes of labelled items with the same votes, and how many; the most frequent first."""
+    fit = steps[-1].fit
+    if fit.beliefs != DEPENDENT:
+        return []
+    who = np.array(fit.who([step.model for step in steps]))
+    found = fit.dependence.patterns.alike(np.array([cast.hard[0] for cast in votes]), who)
+    return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def votes_until(

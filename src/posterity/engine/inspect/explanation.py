@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from posterity._text import Result
@@ -84,6 +84,8 @@ class Explanation(Result):
     """Of each silent model at most the 100 likeliest votes."""
     pinned: int | None = None
     """The review in which a person decided the label; None: votes did."""
+    alike: dict[Any, int] = field(default_factory=dict)
+    """How many labelled items have just these votes, by their true class, most first."""
 
     def __str__(self) -> str:
         if self.label is None:
@@ -102,9 +104,20 @@ class Explanation(Result):
             f"  step {one.step}  {one.model}: {one.vote}, {_said(one.weight, self)}"
             for one in self.votes
         ]
+        if self.alike:
+            told += ["", self._labelled_alike()]
         told += ["", *self._steps(), "", "What would change it:"]
         told += [f"  {line}" for line in self._outlook()]
         return "\n".join(told)
+
+    def _labelled_alike(self) -> str:
+        """What was true of labelled items with the same votes."""
+        total, first = sum(self.alike.values()), list(self.alike.items())[:SHOWN]
+        if len(first) < len(self.alike):
+            first.append(("other classes", total - sum(many for _, many in first)))
+        found = ", ".join(f"{many:,} {name}" for name, many in first)
+        items = "labelled item has" if total == 1 else "labelled items have"
+        return f"{total:,} {items} the same votes; the true class is: {found}."
 
     def _steps(self) -> list[str]:
         undone = {True: "", False: "(undone) "}

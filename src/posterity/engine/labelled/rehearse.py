@@ -206,7 +206,8 @@ def _fits(context: Context, models: Sequence[str], labelled: Labelled, prior: Fl
     readings = [SoftReadings.of(soft, truth, len(prior)) for soft in labelled.soft]
     more, answers = answered_votes(context, models, labelled.keys)
     votes = np.concatenate([labelled.votes, more])
-    return Fits.of(votes, np.concatenate([truth, answers]), prior, readings)
+    truths = np.concatenate([truth, answers])
+    return Fits.of(votes, truths, prior, readings, answered=len(answers))
 
 
 _LAST: dict[Hashable, Walked | None] = {}

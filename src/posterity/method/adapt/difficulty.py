@@ -36,7 +36,9 @@ PULL = 100.0
 """Items as hard as the labelled ones that are added to those looked at: few prove nothing."""
 DOUBT = 2.0
 """At so many standard errors half of a difference is believed."""
-FLAT = 1e-6
+FLAT, RARE = 1e-6, 1e-300
+BLOCK = 2**14
+"""Labelled items that are weighed at once."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def tilt_of(fit: Dependence, given: VoteTable, who: Sequence[int]) -> Tilt:
     spread = max(float(overall @ scale**2) - mean**2, FLAT)
     size, before, first, error = 0.0, 0.0, 0.0, 0.0
     for turn in range(TURNS):
-        told = _hardness(tilted(fit, size), scale, votes, who)
+        told = _hardness(replace(fit, levels=_tilted(fit.levels, scale, size)), scale, votes, who)
         goal = (float(told.sum()) + PULL * mean) / (seen + PULL)
         before, size = size, _reaching(fit, scale, goal, size)
         if turn == 0:
@@ -85,7 +87,29 @@ def tilted(fit: Dependence, size: float) -> Dependence:
     scale = _scale(fit)
     if not size or scale is None:
         return fit
-    return replace(fit, levels=_tilted(fit.levels, scale, size))
+    factors = _factors(fit, np.exp(size * scale))
+    levels = _tilted(fit.levels, scale, size)
+    return replace(fit, levels=levels, patterns=fit.patterns.weighed(factors))
+
+
+def _factors(fit: Dependence, tilt: Floats) -> Floats:
+    """How much more frequent labelled items like each pattern's are where levels are tilted.
+
+    Which level each is at is told by the models that are right on it.
+    """
+    seen = fit.patterns
+    factors = np.ones(len(seen.truth))
+    for rows in np.array_split(np.arange(len(factors)), len(factors) // BLOCK + 1):
+        truth = seen.truth[rows]
+        odds = (fit.accuracies / (1 - fit.accuracies)) * np.exp(fit.shifts[:, truth].T)[:, :, None]
+        right = (seen.votes[rows] == truth[:, None])[:, :, None]
+        weights = np.log(np.maximum(fit.levels[truth], RARE)) + np.where(
+            right, np.log(odds / (1 + odds)), -np.log1p(odds)
+        ).sum(axis=1)
+        weights = np.exp(weights - weights.max(axis=1, keepdims=True))
+        mean = (weights @ tilt) / weights.sum(axis=1)
+        factors[rows] = mean / (fit.levels[truth] @ tilt)
+    return factors
 
 
 def _tilted(levels: Floats, scale: Floats, size: float) -> Floats:

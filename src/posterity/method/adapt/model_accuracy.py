@@ -24,6 +24,7 @@ import numpy as np
 
 from posterity.method import kernels
 from posterity.method.beliefs.dependent import Dependence
+from posterity.method.beliefs.patterns import Patterns
 from posterity.method.data.arrays import Floats, Mask
 from posterity.method.data.votes import MISSING, VoteTable
 
@@ -92,7 +93,9 @@ def moved(fit: Dependence, sizes: Floats) -> Dependence:
         return fit
     odds = fit.accuracies / (1 - fit.accuracies) * np.exp(sizes)[:, None]
     right = (odds / (1 + odds)).clip(LEAST, MOST)
-    return replace(fit, accuracies=np.where(sizes[:, None] == 0, fit.accuracies, right))
+    accuracies = np.where(sizes[:, None] == 0, fit.accuracies, right)
+    # What was true of labelled items with the same votes is not true of other models.
+    return replace(fit, accuracies=accuracies, patterns=Patterns.none(fit.models))
 
 
 def guarded(fit: Dependence, sizes: Floats) -> Floats:

@@ -20,7 +20,8 @@ occur. Of a soft vote of t, which says s̃_t (see ``temperatures``), the leaning
 
 with a_t how often its votes are right: what the probabilities say beyond the vote. Those of all
 soft votes are added up; "none of these" has the mean s̃_t of the classes nobody voted for.
-Work is in proportion to an item's votes, whatever the number of classes.
+What comes of that is drawn to what was true of labelled items with the same votes: see
+``patterns``. Work is in proportion to an item's votes, whatever the number of classes.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ import numpy as np
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.method import kernels
 from posterity.method.beliefs import temperature
+from posterity.method.beliefs.patterns import Patterns
 from posterity.method.beliefs.temperature import Temperature
 from posterity.method.data.arrays import ArrayLike, Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, VoteTable
 
-PLAIN_CALIBRATOR = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+PLAIN_CALIBRATOR = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Raw scores as they are."""
 
 DULLEST = 1e-3
@@ -80,7 +82,10 @@ class Dependence:
     calibrator: Floats
     """Sharpness, and what log M adds to it; for none of these a constant, what log M adds and what
     each further candidate; the weight of the wrong labels seen under a truth, that of the plain
-    product of all votes, and that of what soft votes lean to."""
+    product of all votes, that of what soft votes lean to, and what a labelled item with the same
+    votes counts for."""
+    patterns: Patterns
+    """Which votes labelled items have together."""
     temperatures: tuple[Temperature | None, ...] = ()
     """(T) how soft votes are to be read; without one they count by their class."""
 
@@ -106,11 +111,12 @@ class Dependence:
             for name, array in arrays.items()
             if array.dtype == np.float64
         }
-        return replace(self, **single)
+        return replace(self, **single, patterns=self.patterns.kept())
 
     def to_arrays(self) -> dict[str, Any]:
         """To be written to a file."""
         arrays = {name: getattr(self, name) for name in ARRAYS} | {"pull": np.array(self.pull)}
+        arrays |= self.patterns.to_arrays()
         if self._softly:
             arrays |= temperature.to_arrays(self.temperatures)
         return {
@@ -127,7 +133,12 @@ class Dependence:
             for name, array in given.items()
         }
         softly = temperature.from_arrays(arrays) if "temperatures" in arrays else ()
-        return cls(**wide, pull=float(arrays["pull"]), temperatures=tuple(softly))
+        return cls(
+            **wide,
+            pull=float(arrays["pull"]),
+            patterns=Patterns.from_arrays(arrays),
+            temperatures=tuple(softly),
+        )
 
     @property
     def _softly(self) -> bool:
@@ -159,6 +170,7 @@ class Dependence:
             self._alone(odds),
             self.calibrator,
             DULLEST,
+            self.patterns.arrays(self.prior),
         )
 
     def _alone(self, odds: Floats) -> Floats:

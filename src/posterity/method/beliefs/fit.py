@@ -10,6 +10,7 @@ import numpy as np
 
 from posterity.method import kernels
 from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
+from posterity.method.beliefs.patterns import CLEARLY, Patterns
 from posterity.method.data.arrays import Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, VoteTable
 
@@ -24,15 +25,19 @@ AGREEMENTS = 20.0
 """Common errors of two models that the mean over all pairs counts for."""
 MOST_COPIED, MOST_RATE, CERTAIN = 0.995, 0.98, 1e-9
 
-NUMBERS = len(PLAIN_CALIBRATOR)
+NUMBERS = len(PLAIN_CALIBRATOR) - 1
+"""Of the calibrator, but for what labelled items with the same votes count for."""
 DRAWN = 1.0
 """How hard the calibrator is drawn to where it starts; in items."""
 
 
-def fit(votes: Codes, truth: Codes, prior: Floats) -> Dependence:
+def fit(
+    votes: Codes, truth: Codes, prior: Floats, *, patterns: Patterns | None = None
+) -> Dependence:
     """From the votes (n, T) of models in order of arrival on labelled items; −1 for none.
 
-    The calibrator is left plain: see ``calibrate``.
+    The calibrator is left plain: see ``calibrate``. ``patterns``: where not all of these items are
+    a fair sample of those with the same votes.
     """
     classes, items = len(prior), len(truth)
     cast = np.ascontiguousarray(votes, dtype=np.int32)
@@ -68,6 +73,7 @@ def fit(votes: Codes, truth: Codes, prior: Floats) -> Dependence:
         seen=seen,
         pull=pull,
         calibrator=np.array(PLAIN_CALIBRATOR),
+        patterns=Patterns.of(cast, truth) if patterns is None else patterns,
     ).kept()
 
 
@@ -81,6 +87,7 @@ def calibrate(
 ) -> Floats:
     """The calibrator under which the truths of labelled histories are most likely.
 
+    What labelled items with the same votes count for is left as it is: see ``weigh_patterns``.
     ``parts``: fits, and the histories (n, M) and truths of items they were not learnt on. The
     numbers are drawn to ``start`` as if ``drawn`` items had told so of each; those at the places
     ``without`` stay there.
@@ -97,16 +104,36 @@ def calibrate(
         longest = max(longest, int((votes.hard != MISSING).sum(axis=1).max(initial=1)))
     described, last, true = np.concatenate(rows), np.concatenate(ends), np.concatenate(own)
     described[:, list(without)] = 0.0
-    numbers = _logit(described, last, true, start, drawn)
+    first = start[:NUMBERS]
+    numbers = _logit(described, last, true, first, drawn)
     most = np.log(longest)
     if numbers[0] + numbers[1] * most >= 0 or not most:
-        return numbers
+        return np.append(numbers, start[NUMBERS:])
     # A raw score never speaks against a class: with most votes it says nothing, at the least.
     described[:, 0] -= described[:, 1] / most
     described[:, 1] = 0.0
-    numbers = _logit(described, last, true, start, drawn)
+    numbers = _logit(described, last, true, first, drawn)
     numbers[1] = -numbers[0] / most
-    return numbers
+    return np.append(numbers, start[NUMBERS:])
+
+
+def weigh_patterns(
+    parts: Sequence[tuple[Dependence, Codes | VoteTable, Codes]], who: Sequence[int]
+) -> float:
+    """What a labelled item with the same votes usually counts for; 0: formulas alone are believed.
+
+    ``parts``: calibrated fits, and the histories and truths of items they were not learnt on, which
+    it makes likeliest.
+    """
+    worths = np.array([0.0, *kernels.patterns.WORTHS])
+    likely, out = np.zeros(len(worths)), np.empty(len(worths))
+    for fitted, votes, truth in parts:
+        looking = fitted.calibrated(np.append(fitted.calibrator[:NUMBERS], 1.0))
+        known = np.ascontiguousarray(truth, dtype=np.int32)
+        kernels.vote_value.compare(*looking.inputs(votes, who), known, worths, out)
+        likely += out
+    best = int(likely.argmax())
+    return float(worths[best]) if likely[best] > likely[0] + CLEARLY else 0.0
 
 
 def _described(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posterity.method.kernels.compiler import compiled
+from posterity.method.kernels.patterns import NUMBER, alike, draw, slots, tally, twin
 
 LEAST = 1e-300
 """What a float can hold with room for one more factor."""
@@ -58,9 +59,11 @@ class Parameters(NamedTuple):
     alone: Any
     """(T, K+1) how often each model is right under each truth; last under any."""
     calibrator: Any
-    """(8,)"""
+    """(9,)"""
     dullest: float
     """Sharpness is never less than that: order stays."""
+    patterns: Any
+    """Votes of labelled items; see ``kernels.patterns``."""
 
 
 class Room(NamedTuple):
@@ -83,6 +86,8 @@ class Room(NamedTuple):
     """(M+1) what soft votes lean to the class of each vote by; last to none of these."""
     lean: Any
     """(C+1) the same of the candidates."""
+    told: Any
+    """(C+1) labelled items with the same votes, by their truth."""
 
 
 @compiled
@@ -100,6 +105,7 @@ def room(votes: int) -> Any:
         np.zeros(many + 1),
         np.zeros((many, many)),
         np.zeros((many, many)),
+        np.zeros(many + 1),
         np.zeros(many + 1),
         np.zeros(many + 1),
     )
@@ -283,13 +289,24 @@ def believe(
     ``leaning``: what soft votes lean to, of size 0 if there are none; ``stored``: the labels that
     win a tie; ``asked``: (n, m) classes, −1 for none.
     """
-    space = room(len(who))
+    space, seen = room(len(who)), slots()
     candidates, belief, prior = space.candidates, space.belief, par.prior
-    classes = len(prior)
+    classes, found = len(prior), np.zeros(len(par.patterns.truth), np.int64)
     for item in range(start, stop):
+        earlier = -1 if leaning.size else twin(seen, hard, stored, asked, item)
+        if earlier >= 0:
+            out.entropy[item], out.best[item] = out.entropy[earlier], out.best[earlier]
+            out.belief_best[item] = out.belief_best[earlier]
+            for at in range(asked.shape[1]):
+                out.asked[item, at] = out.asked[earlier, at]
+            continue
         votes = gather(hard, who, leaning, item, space)
         count = score(par, votes, space)
         calibrate(par, votes, count, space)
+        many = alike(par, votes, space, found)
+        if many:
+            tally(par, found, many, count, space)
+            draw(par.calibrator[NUMBER], space.told, count, belief)
         left, spread = 1.0, par.spread
         for one in range(count):
             share = prior[candidates[one]]

@@ -9,6 +9,17 @@ from numpy.typing import NDArray
 
 from posterity.method.kernels.compiler import compiled
 from posterity.method.kernels.dependent import FARTHEST, calibrate, gather, highest_of, room, score
+from posterity.method.kernels.patterns import (
+    IMPOSSIBLE,
+    NUMBER,
+    alike,
+    draw,
+    place_of,
+    slots,
+    tally,
+    twin,
+    worth_of,
+)
 
 
 @compiled
@@ -33,15 +44,28 @@ def value(
     """
     space, then = room(len(who) + 1), room(len(who) + 1)
     belief, after = space.belief, then.belief
-    kept = np.zeros(len(who) + 2)
-    depth = par.odds.shape[1]
+    kept, seen, nothing = np.zeros(len(who) + 2), slots(), np.zeros((0, 0), np.int32)
+    depth, usual, worth_of_one = par.odds.shape[1], par.calibrator[NUMBER], 0.0
+    found = np.zeros(len(par.patterns.truth), np.int64)
+    voting = np.zeros(len(par.patterns.truth), np.int64)
     for item in range(start, stop):
         out[item] = 0.0
+        earlier = -1 if leaning.size else twin(seen, hard, stored, nothing, item)
+        if earlier >= 0:
+            out[item] = out[earlier]
+            continue
         votes = gather(hard, who, leaning, item, space)
         if votes == 0:
             continue
         count = score(par, votes, space)
         calibrate(par, votes, count, space)
+        # Labelled items with the same votes also tell what this model says next.
+        many = alike(par, votes, space, found)
+        scale, total = tally(par, found, many, count, space), 1.0
+        if many:
+            worth_of_one = worth_of(usual, space.told, count, belief)
+            for one in range(count + 1):
+                total += worth_of_one * space.told[one]
         label = -1
         for one in range(count):
             if space.candidates[one] == stored[item]:
@@ -66,6 +90,18 @@ def value(
                     likely = min(np.exp(then.raw[one] - space.raw[one]), 1.0)
                     kept[one] -= likely
                     chance += belief[one] * likely
+            saying = 0
+            if many:
+                counted = 0.0
+                for at in range(many):
+                    if par.patterns.votes[found[at], model] == space.candidates[vote]:
+                        voting[saying] = found[at]
+                        saying += 1
+                        counted += par.patterns.counts[found[at]] * par.patterns.weights[found[at]]
+                chance = (chance + worth_of_one * scale * counted) / total
+                if saying:
+                    tally(par, voting, saying, count, then)
+                    draw(usual, then.told, count, after)
             worth += chance * gain(after, count, label, hope)
         if count < len(par.prior):
             # A class nobody voted for: right only if the truth is none of these.
@@ -80,10 +116,20 @@ def value(
             chance = 0.0
             for one in range(count + 1):
                 chance += belief[one] * max(kept[one], 0.0)
+            new, old = 0.0, 0.0
             if chance > 0.0 and all_levels > 0.0:
                 new = min(belief[count] * right / all_levels, chance)
                 old = belief[label] * max(kept[label], 0.0) if label >= 0 else 0.0
-                worth += max(new - hope * old, 0.0)
+            for at in range(many):
+                says = par.patterns.votes[found[at], model]
+                if place_of(says, space.candidates, count) == count:
+                    truth = par.patterns.truth[found[at]]
+                    counted = par.patterns.counts[found[at]] * par.patterns.weights[found[at]]
+                    new += worth_of_one * scale * counted if says == truth else 0.0
+                    old += worth_of_one * scale * counted if truth == stored[item] else 0.0
+            worth += max(new - hope * old, 0.0) / total
+        if many:
+            draw(usual, space.told, count, belief)
         out[item] = worth - gain(belief, count, label, ratio)
 
 
@@ -132,6 +178,37 @@ def describe(
                 own[item] = row
         if own[item] >= ends[item]:
             ends[item] = first  # its truth cannot be: it says nothing
+
+
+@compiled
+def compare(par: Any, hard: Any, who: Any, leaning: Any, truth: Any, usual: Any, out: Any) -> None:
+    """How likely the truths of items are if labelled ones with the same votes count for so much.
+
+    ``usual``: what one of them may count for; ``out``: the sum of the logarithms for each. The
+    calibrator has some number for them, or they are not looked up.
+    """
+    space = room(len(who))
+    found = np.zeros(len(par.patterns.truth), np.int64)
+    for at in range(len(usual)):
+        out[at] = 0.0
+    for item in range(len(truth)):
+        votes = gather(hard, who, leaning, item, space)
+        count = score(par, votes, space)
+        calibrate(par, votes, count, space)
+        own = place_of(truth[item], space.candidates, count)
+        many = alike(par, votes, space, found)
+        if many == 0:
+            continue
+        tally(par, found, many, count, space)
+        total = 0.0
+        for one in range(count + 1):
+            total += space.told[one]
+        for at in range(len(usual)):
+            chance = space.belief[own]
+            if usual[at] > 0.0:
+                worth = worth_of(usual[at], space.told, count, space.belief)
+                chance = (chance + worth * space.told[own]) / (1.0 + worth * total)
+            out[at] += np.log(max(chance, IMPOSSIBLE))
 
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
