@@ -286,6 +286,22 @@ def value(
     return worth - gain(drawn(known, usual, told), label, ratio)
 
 
+def contest(fit: Any, votes: Sequence[Vote]) -> float:
+    """The entropy of the plain product over all classes; those nobody voted for share by prior."""
+    named = [one for one in candidates(fit, votes) if raw(fit, votes, one) > -math.inf]
+    logs = {one: log_product(fit, votes, one) for one in named}
+    top = max(logs.values())
+    worth = {one: math.exp(max(each - top, -60)) for one, each in logs.items()}
+    shares = {one: each / sum(worth.values()) for one, each in worth.items()}
+    entropy = -sum(p * math.log(p) for one, p in shares.items() if one is not None and p > 0)
+    voted = {code for _, code in votes}
+    left = {k: float(fit.prior[k]) for k in range(fit.classes) if k not in voted}
+    for own in left.values():
+        p = shares.get(None, 0.0) * own / sum(left.values()) if sum(left.values()) else 0.0
+        entropy -= p * math.log(p) if p > 0 else 0.0
+    return entropy
+
+
 def hardness(fit: Any, votes: Sequence[Vote], scale: Sequence[float]) -> float:
     """The mean of a scale over levels: over candidates by belief, over levels by likelihood."""
     mean = 0.0

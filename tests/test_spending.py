@@ -177,7 +177,8 @@ def _brought(rehearsal: Rehearsal, fits: Fits, cast: Codes, rule: Rule, share: f
         shard, truth, own = deepcopy(half.shard), half.truth, half.own
         fit = fits.halves[side].calibrated(rehearsal.calibrator)
         label = shard.labels[0].label.copy()
-        value = shard.dependent.value(label, fit=fit, model=2, ratio=traits(rule).cost)
+        table, ratio = shard.dependent.table, traits(rule).cost
+        value = fit.value(table, range(table.hard.shape[1]), label, model=2, ratio=ratio)
         rows = choose(
             shard,
             selector=parse_selector("value"),

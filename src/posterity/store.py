@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from posterity.engine.steps.revert import Reverted
     from posterity.engine.steps.review import Reviewed
     from posterity.engine.steps.settle import Settled
+    from posterity.validation.tune import Tuned
 
 
 class Store(StoreReader):
@@ -281,8 +282,8 @@ class Store(StoreReader):
         seed: int,
     ) -> Request:
         name = model if isinstance(model, str) else model.name
-        beliefs = context.description.beliefs
-        request = Request.of(name, budget, selector, rule, where, seed, beliefs=beliefs)
+        policy = context.policy
+        request = Request.of(name, budget, selector, rule, where, seed, policy=policy)
         if where is not None:
             from posterity.storage.delta.filters import refuse_wrong
 
@@ -300,6 +301,27 @@ class Store(StoreReader):
         from posterity.engine.steps.redecide import redecide
 
         return redecide(self._context(), rule, dry_run=dry_run)
+
+    def tune(
+        self,
+        model: str | None = None,
+        *,
+        goal: str | None = None,
+        budget: Budget | float | str | None = None,
+        apply: bool = False,
+        progress: Progress | None = None,
+    ) -> Tuned:
+        """Which selector and rule serve a goal best, on the labelled items; nothing is spent.
+
+        They go through the steps so far and the next one, of ``model``, under many policies.
+        ``goal``: ``"balance:90%"`` (the default), ``"soon:90%"``, ``"final:90%"``, ``"ratio:5"`` or
+        ``"at-most:1%"``. ``apply``: later plans and updates follow the choice.
+        """
+        from posterity.engine.plan.tune import apply as apply_choice
+        from posterity.engine.plan.tune import tune
+
+        found = tune(self._context(), model, goal=goal, budget=budget, progress=progress)
+        return apply_choice(self._context(), found) if apply else found
 
     def review(
         self,

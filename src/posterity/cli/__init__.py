@@ -55,6 +55,7 @@ COMMANDS = {
     "serve": ("show", "Look at a store in a browser."),
     "settle": ("steps", "Make pending flips."),
     "status": ("inspect", "A store at a glance."),
+    "tune": ("steps", "Find the policy that serves your goal."),
     "update": ("steps", "Spend a plan and commit a step."),
     "vacuum": ("steps", "Delete files nothing refers to."),
 }

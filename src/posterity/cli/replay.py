@@ -94,6 +94,12 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     " [default: balanced; with plain beliefs cost-ratio:10]",
 )
 @click.option(
+    "--tune",
+    metavar="LIST",
+    help="Goals, for each of which the labelled set chooses selector and rule: as in"
+    " `posterity tune --help`.",
+)
+@click.option(
     "--split",
     metavar="F",
     help="Labelled share of the recording; 1: everything is both; is_source: the recording's own"
@@ -182,6 +188,7 @@ def replay_command(
     # The other options are named as the parameters of ``run`` are.
     for name in ("confusion", "selector", "budgets", "rules"):
         options[name] = None if options[name] is None else split_list(options[name])
+    options["tune"] = split_list(options["tune"] or "")
     recording = Recording.load(paths[0])
     with progress_bar("Replaying") as progress:
         results = run(

@@ -251,6 +251,38 @@ def redecide_command(
     tell(as_json, Store(store, executor=executor).redecide(rule, dry_run=dry_run))
 
 
+@click.command("tune")
+@store_argument
+@click.argument("model", required=False)
+@click.option(
+    "--goal",
+    help="balance:SHARE (fewest broken labels with at least this share of the highest gain in"
+    " accuracy, over the history and at its end), soon:SHARE or final:SHARE (only one of both),"
+    " ratio:C (a broken label costs C fixed ones), at-most:SHARE (a promise for each step)."
+    " [default: balance:90%]",
+)
+@click.option("--budget", help="Of the next step, as 10% or 500. [default: 10%]")
+@click.option("--apply", is_flag=True, help="Let later plans and updates follow the choice.")
+@executor_option
+@as_json_option
+def tune_command(store: str, executor: str, as_json: bool, **asked: Any) -> None:
+    """Find the selector and rule that serve your goal best, on your own labelled items.
+
+    The labelled items go through the store's steps and the next one, of MODEL, under some 40
+    policies. No model is asked, and nothing is spent. The table shows the policies that no other
+    beats in every respect; accuracy over the history counts how soon labels get better. What comes
+    of the choice is checked: chosen on one half of the items, it is tried on the other.
+
+    \b
+      posterity tune photos
+      posterity tune photos vit-l --goal ratio:5 --budget 20%
+      posterity tune photos --goal final:95% --apply
+    """
+    with progress_bar("Trying policies") as progress:
+        found = Store(store, executor=executor).tune(**asked, progress=progress)
+    tell(as_json, found)
+
+
 @click.command("settle")
 @store_argument
 @executor_option

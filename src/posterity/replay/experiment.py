@@ -28,9 +28,10 @@ from posterity.method.decide.defaults import (
     PLAIN,
     check_beliefs,
 )
+from posterity.method.decide.policy import Goal, Policy
 from posterity.method.decide.rules import Rule, among, refuse_ratio, traits
 from posterity.method.decide.rules import parse as parse_rule
-from posterity.method.decide.selectors import Selector, Value
+from posterity.method.decide.selectors import ByVotes, Selector
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.replay.recording import Recording, load
 from posterity.replay.results import Results, Scores
@@ -45,6 +46,8 @@ from posterity.replay.split import (
     take_apart,
 )
 from posterity.replay.walk import Fitted, Step, fit, fit_temperatures, walk, walk_dependent
+from posterity.validation.tune import Tuned
+from posterity.validation.tune import tune as tune_history
 
 HARD, SOFT, CALIBRATED = "hard", "soft", "calibrated"
 VOTES = (HARD, SOFT, CALIBRATED)
@@ -74,6 +77,7 @@ def run(
     selector: str | Selector | Sequence[str | Selector] | None = None,
     budgets: Spent | Sequence[Spent] = DEFAULT_BUDGET,
     rules: str | Rule | Sequence[str | Rule] | None = None,
+    tune: str | Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Results:
     """Replay a model sequence over a recording; every combination of the lists is one run.
@@ -82,6 +86,7 @@ def run(
     ``adapt`` tells what of a target they follow: ``"difficulty"`` (if ``True``), ``"confusions"``,
     both, or nothing (``False``). ``weigh``: labelled items by the recordings' ``"groups"``, so that
     these are as frequent as in the target, or by the labelled recording's ``"weights"``.
+    ``tune``: goals, for each of which the labelled set chooses selector and rule; see ``tune``.
     The labelled set is part of the recording (``split``) or all of another one (``source``).
     ``seeds`` repeats everything with the seeds ``seed``, ``seed + 1``, …: each shuffles its own
     split and draws its own random selections. The truth is hidden from everything but the
@@ -111,6 +116,7 @@ def run(
         selectors=_read_each("selector", selector, parse_selector),
         budgets=list(_read_each("budgets", budgets, read_budget).values()),
         rules=_read_each("rules", rules, parse_rule),
+        goals=_read_each("tune", tune, Goal.parse) if tune else {},
     )
     first = read_seed(seed, "seed")
     if type(seeds) is not int or not 1 <= seeds <= MOST_SEED - first + 1:
@@ -131,7 +137,8 @@ def run(
     together = [[rule] for rule in deciding] if dependent else [list(deciding)]
     kinds: list[str | None] = [None] if dependent else [*settings.estimators]
     grid = list(product(kinds, settings.selectors.items(), settings.budgets, together))
-    done, total = count(1), seeds * len(grid) * len(replayed.models)
+    tunings = list(product(settings.goals.items(), settings.budgets))
+    done, total = count(1), seeds * (len(grid) + len(tunings)) * len(replayed.models)
     for draw in range(first, first + seeds):
         if taken_from is None:
             parts = take_apart(replayed, share or 1.0, seed=draw)
@@ -166,7 +173,27 @@ def run(
             }
             for rule, scored in zip(named, scores.by_rule, strict=True):
                 results.add(setting | {"rule": rule}, scored, seconds)
+        for (goal, wanted), budget in tunings:
+            scores, clock = Scores(parts.target.truth, 1), time.perf_counter()
+            chosen = tuned(walks[None], wanted, budget, len(parts.target)).chosen
+            how = parse_selector(chosen.selector), [parse_rule(chosen.rule)]
+            for step in walks[None](selector=how[0], rules=how[1], budget=budget, seed=draw):
+                scores.add(step)
+                if progress:
+                    progress(next(done), total)
+            told = setting | {"selector": chosen.selector, **_spent(budget, len(parts.target))}
+            rule = f"{chosen.rule} (tuned: {goal})"
+            results.add(told | {"rule": rule}, scores.by_rule[0], time.perf_counter() - clock)
     return results
+
+
+def tuned(walked: Walk, goal: Goal, budget: Budget | Spending, items: int) -> Tuned:
+    """The policy that serves a goal best on the labelled set."""
+    fitted: Fitted = walked.args[1]
+    share = budget.share(items) if isinstance(budget, Budget) else 1.0
+    usual = Policy(parse_selector(DEFAULT_SELECTOR[DEPENDENT]), parse_rule(DEFAULT_RULE[DEPENDENT]))
+    truth, history = fitted.labelled.truth, fitted.history(min(1.0, share))
+    return tune_history(truth, fitted.prior, history, goal=goal, current=usual, items=items)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +210,7 @@ class Settings:
     selectors: dict[str, Selector]
     budgets: list[Budget | Spending]
     rules: dict[str, Rule]
+    goals: dict[str, Goal]
 
     def __post_init__(self) -> None:
         _among("kind of votes", self.votes, VOTES)
@@ -196,11 +224,18 @@ class Settings:
 
     def _check_plain(self) -> None:
         """Plain beliefs tell neither what a vote could change nor what a step would bring."""
-        if any(isinstance(by, Value) for by in self.selectors.values()):
+        for goal in self.goals:
             raise InvalidParameter(
-                "The selector 'value' needs dependent beliefs: they tell what a vote could change.",
-                hint="Choose the beliefs 'dependent', or another selector.",
+                f"The goal '{goal}' needs dependent beliefs, rehearsed on the labelled set.",
+                hint="Choose the beliefs 'dependent', or a rule.",
             )
+        for by in self.selectors.values():
+            if isinstance(by, ByVotes):
+                raise InvalidParameter(
+                    f"The selector '{by}' needs dependent beliefs: they tell how models err "
+                    "together.",
+                    hint="Choose the beliefs 'dependent', or another selector.",
+                )
         for budget in self.budgets:
             if isinstance(budget, Spending):
                 raise InvalidParameter(
@@ -216,7 +251,10 @@ class Settings:
                 )
 
 
-def _walks(parts: Parts, settings: Settings) -> dict[str | None, Callable[..., Iterator[Step]]]:
+Walk = partial[Iterator[Step]]
+
+
+def _walks(parts: Parts, settings: Settings) -> dict[str | None, Walk]:
     """A walk for each kind of confusions, or that of dependent beliefs; all is learnt by now."""
     labelled, prior, soft = parts.labelled, settings.prior, settings.votes != HARD
     weights = read_prior(prior, labelled)

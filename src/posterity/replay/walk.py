@@ -20,13 +20,14 @@ from posterity.method.data.arrays import Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
 from posterity.method.decide.budget import FULL, Account, Budget, Outlook, Spending
 from posterity.method.decide.rules import AtMost, Balanced, Rule, traits
-from posterity.method.decide.selectors import Selector
+from posterity.method.decide.selectors import ByVotes, Selector
 from posterity.replay.recording import Recording
 from posterity.validation.cross_fits import Fits, SoftReadings
 from posterity.validation.expectation import LEAST, Sums
 from posterity.validation.outcome import Rehearsed, RehearsedStep, Target
 from posterity.validation.rehearsal import Rehearsal
 from posterity.validation.shift import Seen
+from posterity.validation.tune import PastStep
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,14 @@ class Fitted:
         ]
         """With the models up to each one."""
 
+    def history(self, share: float) -> list[PastStep]:
+        """The labelled items' steps, to be made under any policy; the first one is of all items."""
+        votes = self.soft or [cast.astype(np.int32) for cast in self.labelled.votes]
+        return [
+            PastStep(fits, votes[number], number, share if number else 1.0)
+            for number, fits in enumerate(self.fits)
+        ]
+
 
 def walk_dependent(
     target: Recording,
@@ -153,6 +162,7 @@ def walk_dependent(
     shard = step.Shard(prior, len(target), rules, dependent=True)
     rehearsal = Rehearsal(labelled.truth, prior, rule)
     labels, beliefs, ratio = shard.labels[0], shard.dependent, traits(rule).cost
+    weigh = selector.weigh if isinstance(selector, ByVotes) else None
     purse = _Purse(budget, len(target))
     for number, model in enumerate(target.models):
         fits = fitted.fits[number]
@@ -171,7 +181,11 @@ def walk_dependent(
             eligible=eligible,
             step=number,
             seed=seed,
-            value=partial(beliefs.value, labels.label, fit=known, model=number, ratio=ratio),
+            value=partial(
+                weigh, known, beliefs.table, beliefs.who, labels.label, model=number, ratio=ratio
+            )
+            if weigh
+            else None,
         )
         cast = target.votes[number, rows].astype(np.int32)
         new = target.soft_votes(number)[rows] if fitted.soft else cast

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
 from posterity.method.decide.balance import FlipMargins
 from posterity.method.decide.rules import Evidence, MaxBelief, Rule, traits
+from posterity.method.decide.selectors import ByVotes
 from posterity.method.step import Decision, Labels, Shard, update
 from posterity.validation.outcome import RehearsedStep
 
@@ -43,10 +45,13 @@ class Half:
         may: Mask = votes[self.own] != MISSING
         return may & ~self.voted[model] if model in self.voted else may
 
-    def value(self, known: Dependence, step: RehearsedStep) -> Floats:
-        """What a vote could change, of each item."""
+    def worth(self, known: Dependence, step: RehearsedStep) -> Callable[[], Floats] | None:
+        """What a selector that looks at votes makes of each item; None: this one does not."""
+        if not isinstance(step.selector, ByVotes):
+            return None
         beliefs, ratio = self.shard.dependent, traits(step.rule).cost
-        return beliefs.value(self.labels.label, fit=known, model=step.model, ratio=ratio)
+        weigh = partial(step.selector.weigh, known, beliefs.table, beliefs.who, self.labels.label)
+        return partial(weigh, model=step.model, ratio=ratio)
 
     def again(self, known: Dependence) -> Standing:
         """Where its items stand with all their votes."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import starmap
 
 import numpy as np
@@ -20,7 +19,7 @@ from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs import fit as beliefs_fit
 from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
-from posterity.method.data.arrays import Codes, Floats, Rows
+from posterity.method.data.arrays import Codes, Counts, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
 from posterity.method.decide import balance
 from posterity.method.decide import promise as decide_promise
@@ -69,6 +68,16 @@ class Rehearsal:
         self._steps: list[tuple[StepHalf, StepHalf]] = []
         self.number = 0
         """Steps made so far."""
+
+    @property
+    def sizes(self) -> Counts:
+        """How many items each half has."""
+        return np.array([len(half.own) for half in self._halves])
+
+    @property
+    def right(self) -> Mask:
+        """Which items have the right label now, half by half."""
+        return np.concatenate([half.labels.label == half.truth for half in self._halves])
 
     def step(
         self,
@@ -192,7 +201,7 @@ class Rehearsal:
                 selector=step.selector,
                 eligible=half.eligible(cast, step.model),
                 step=self.number,
-                value=partial(half.value, known, step),
+                value=half.worth(known, step),
             )
             voted = beliefs.table.with_votes(votes[half.own[order]], order, step.model)
             right = [
@@ -322,7 +331,7 @@ class Rehearsal:
                 budget=budget,
                 eligible=may,
                 step=self.number,
-                value=None if fit is None else partial(half.value, fit, step),
+                value=None if fit is None else half.worth(fit, step),
             )
             for half, fit, may, budget in zip(self._halves, known, eligible, budgets, strict=True)
         ]

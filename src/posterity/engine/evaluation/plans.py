@@ -19,6 +19,7 @@ from posterity.method.data.row_sets import STRETCH, RowSet
 from posterity.method.data.spec import read_seed
 from posterity.method.decide.budget import FULL, Budget, Spending, read_budget
 from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE, DEFAULT_SELECTOR, PLAIN
+from posterity.method.decide.policy import Policy
 from posterity.method.decide.rules import Rule, refuse_ratio, traits
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.method.decide.selectors import Selector, without_value
@@ -105,13 +106,13 @@ class Request:
         where: str | None = None,
         seed: int = 0,
         *,
-        beliefs: str,
+        policy: Policy,
     ) -> Request:
         """What was asked for in one spelling: cost-ratio:10.0 is the same work as cost-ratio:10.
 
-        What was not said is the default of the store's kind of beliefs.
+        What was not said is as the store's policy has it.
         """
-        parsed = parse_rule(DEFAULT_RULE[beliefs] if rule is None else rule)
+        parsed = parse_rule(policy.rule if rule is None else rule)
         if "truth" in traits(parsed).uses:
             raise InvalidParameter("The rule 'oracle' knows the truth; it is for replay only.")
         refuse_ratio(parsed)
@@ -121,7 +122,7 @@ class Request:
                 hint="Leave out 'where', or choose a cost ratio yourself.",
             )
         spending = None if budget is None else str(read_budget(budget))
-        picked = parse_selector(DEFAULT_SELECTOR[beliefs] if selector is None else selector)
+        picked = parse_selector(policy.selector if selector is None else selector)
         # Kept by name, because every step is decided again from what the store says of it.
         for what, member, read in (
             ("rule", parsed, parse_rule),

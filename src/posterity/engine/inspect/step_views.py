@@ -8,7 +8,7 @@ from typing import Any
 from posterity._text import counted
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.reports import Expected, expected_accuracy, expected_of
-from posterity.engine.ledger.steps import DECISIVE, REDECIDE, REVERT, REVIEW, SETTLE, Header
+from posterity.engine.ledger.steps import DECISIVE, REDECIDE, REVERT, REVIEW, SETTLE, TUNE, Header
 from posterity.validation import shift
 from posterity.validation.expectation import Estimate
 
@@ -95,6 +95,8 @@ def _what(header: Header) -> str:
         return "pending flips made"
     if header.kind == REDECIDE:
         return f"decided again, {header.rule}"
+    if header.kind == TUNE:
+        return f"policy for later steps: {header.selector}, {header.rule}"
     return header.model or header.kind
 
 

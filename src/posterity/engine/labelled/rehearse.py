@@ -43,6 +43,7 @@ from posterity.validation.expectation import LEAST
 from posterity.validation.outcome import Rehearsed, RehearsedStep, Target
 from posterity.validation.rehearsal import Rehearsal
 from posterity.validation.reliability import Reliability
+from posterity.validation.tune import PastStep
 
 WHY_PLAIN = (
     "plain beliefs: dependent ones need labelled votes with ids, of all models on at least "
@@ -185,6 +186,11 @@ class Walked:
         step = RehearsedStep(self.models.index(model), selector, rule, FULL)
         return self.rehearsal.outlook(self.dependent, self._votes(step.model), step)
 
+    def past(self, model: str, share: float) -> PastStep:
+        """A step, to be made again under another policy."""
+        place = self.models.index(model)
+        return PastStep(self.dependent, self._votes(place), place, share)
+
     def _votes(self, place: int) -> Codes | SoftVotes:
         soft = self.labelled.soft[place]
         return self.labelled.votes[:, place] if soft is None else soft
@@ -292,6 +298,17 @@ class Prepared:
     def redecide(self, rule: Rule) -> tuple[Rule, RatioOutcome]:
         """All labels decided again: the rule with its ratio, and what it did on labelled items."""
         return self._known.rehearsal.redecide(self._known.dependent, rule)
+
+    def history(self, share: float | None) -> tuple[Codes, Floats, list[PastStep]]:
+        """The labelled items' truths, the prior, and the steps so far with the arriving model's.
+
+        ``share``: of the items it would look at; None: it has had its step.
+        """
+        known, told = self._known, [(one.voter, one.share) for one in self._live]
+        if share is not None:
+            told.append((self.arriving, share))
+        steps = [known.past(name, min(1.0, part)) for name, part in told]
+        return known.labelled.truth, self.base.prior, steps
 
     def outlook(self, selector: Selector, rule: Rule) -> Outlook:
         """What the step would bring, by the share of items it looks at."""

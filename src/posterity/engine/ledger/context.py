@@ -19,7 +19,9 @@ from posterity.method.data.arrays import Rows
 from posterity.method.data.classes import Classes
 from posterity.method.data.row_sets import Tombstones
 from posterity.method.data.spec import is_whole
-from posterity.method.decide import rules
+from posterity.method.decide import rules, selectors
+from posterity.method.decide.defaults import DEFAULT_RULE, DEFAULT_SELECTOR
+from posterity.method.decide.policy import Policy
 from posterity.models.class_map import ModelSettings
 from posterity.storage.delta.schema import Description, Layout
 from posterity.storage.delta.table import Snapshot, Table
@@ -107,6 +109,15 @@ class Context:
     def live_reviews(self) -> list[Header]:
         """The reviews whose answers count, in order."""
         return steps.live_reviews(self.headers)
+
+    @cached_property
+    def policy(self) -> Policy:
+        """What the store selects and decides by, where nothing else is asked for."""
+        beliefs = self.description.beliefs
+        selector, rule = DEFAULT_SELECTOR[beliefs], DEFAULT_RULE[beliefs]
+        for header in steps.live_tunes(self.headers):
+            selector, rule = header.selector or selector, header.rule or rule
+        return Policy(selectors.parse(selector), rules.parse(rule))
 
     def check_step(self, step: int) -> None:
         """Refuse a step the store does not have."""

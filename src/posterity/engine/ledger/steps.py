@@ -18,7 +18,7 @@ from posterity.storage.delta.table import Snapshot
 from posterity.validation.shift import Difference
 
 UPDATE, REVERT, SETTLE, REVIEW = "update", "revert", "settle", "review"
-REDECIDE = "redecide"
+REDECIDE, TUNE = "redecide", "tune"
 DECISIVE = (UPDATE, SETTLE, REDECIDE)
 """The kinds of steps after which no flip that was pending before is pending any more."""
 
@@ -154,6 +154,11 @@ def live_reviews(headers: Sequence[Header]) -> list[Header]:
     return _live(headers, REVIEW)
 
 
+def live_tunes(headers: Sequence[Header]) -> list[Header]:
+    """The steps that made a policy the store's own, in order; the last one is in force."""
+    return _live(headers, TUNE)
+
+
 def live_voteless(headers: Sequence[Header]) -> list[tuple[int, Header]]:
     """The settles and redecides that count, each after how many updates whose votes count.
 
@@ -199,6 +204,8 @@ def reason(header: Header, *, voted: bool) -> str:
         return "answer of a person"
     if header.kind == REDECIDE:
         return f"decided again under {header.rule}"
+    if header.kind == TUNE:
+        return f"policy {header.selector}, {header.rule}"
     if not voted:
         return f"pending flip, no vote of {header.model}"
     return f"vote of {header.model} under {header.rule}"

@@ -99,8 +99,7 @@ def compare(
                 evaluations, math.floor(Fraction(repr(float(money))) / Fraction(repr(float(unit))))
             )
         share = evaluations / max(1, there)
-        beliefs = context.description.beliefs
-        request = Request.of(name, None, selector, rule, beliefs=beliefs)
+        request = Request.of(name, None, selector, rule, policy=context.policy)
         told = Prepared(context, name).outcome(
             parse_selector(request.selector), context.rule(request.rule), share
         )

@@ -16,7 +16,7 @@ from posterity.engine.ledger.reports import accuracy_now
 from posterity.engine.ledger.totals import correctable, total_of
 from posterity.engine.plan.compare import eligible_items
 from posterity.method.decide.budget import Budget
-from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE
+from posterity.method.decide.defaults import DEFAULT_BUDGET
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.validation.expectation import Estimate, expect
 from posterity.validation.outcome import Rehearsed
@@ -60,7 +60,7 @@ class Prospects:
 
     def answer(self, budget: str = DEFAULT_BUDGET, rule: str | None = None) -> dict[str, Any]:
         """What a budget and a rule would bring; the same figures ``plan`` tells."""
-        rule = DEFAULT_RULE[self._context.description.beliefs] if rule is None else rule
+        rule = str(self._context.policy.rule) if rule is None else rule
         if not self.knows(budget, rule):
             if len(self._answers) >= MOST:
                 self._answers.clear()
@@ -73,8 +73,7 @@ class Prospects:
 
     def _answer(self, budget: str, rule: str) -> dict[str, Any]:
         context, name = self._context, self.model.name
-        beliefs = context.description.beliefs
-        request = Request.of(name, Budget.of(budget), None, rule, beliefs=beliefs)
+        request = Request.of(name, Budget.of(budget), None, rule, policy=context.policy)
         evaluations = Budget.of(budget).evaluations(self.eligible)
         share = evaluations / max(1, context.there)
         note, told = self.note, None

@@ -18,7 +18,7 @@ from posterity.method.beliefs.plain import ENTROPY_BITS, kept
 from posterity.method.data.arrays import Codes, Counts, Floats, Mask, Rows
 from posterity.method.data.row_sets import Bits, RowSet, packed, unpacked
 from posterity.method.data.votes import MISSING, VoteTable
-from posterity.method.decide.selectors import Candidates, Selector
+from posterity.method.decide.selectors import ByVotes, Candidates, Selector
 from posterity.method.decide.top_k import Block, Part
 from posterity.storage.delta.filters import check, rows_where
 from posterity.storage.delta.table import Snapshot
@@ -167,8 +167,9 @@ def _satisfying(stored: Snapshot, where: str, shard: RowRange) -> Bits:
 
 @dataclass(frozen=True, eq=False)
 class Worth:
-    """What a vote of a model could change, by what is known of all models."""
+    """What a selector makes of items' votes, by what is known of all models."""
 
+    selector: ByVotes
     known: Fit
     model: int
     ratio: float
@@ -176,7 +177,8 @@ class Worth:
     def __call__(self, votes: VoteTable, models: Sequence[str], labels: Codes) -> Floats:
         """Of each item."""
         who = self.known.who(models)
-        return self.known.dependence.value(votes, who, labels, model=self.model, ratio=self.ratio)
+        fit, ratio = self.known.dependence, self.ratio
+        return self.selector.weigh(fit, votes, who, labels, model=self.model, ratio=ratio)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from posterity.engine.plan.score import Scoring, Survey, Taken, Worth, failed_ro
 from posterity.method.data.row_sets import RowSet
 from posterity.method.decide.budget import FULL, Account, Budget, Spending
 from posterity.method.decide.rules import traits
-from posterity.method.decide.selectors import Value, without_value
+from posterity.method.decide.selectors import ByVotes, without_value
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.method.decide.top_k import CAP, chosen, find_cut
 
@@ -38,9 +38,9 @@ def make_plan(
     model = context.model(request.model)
     prepared, selector = Prepared(context, request.model), parse_selector(request.selector)
     # Only what a vote could change depends on what is believed: entropies are kept.
-    valued = prepared.dependent and isinstance(selector, Value)
+    weighing = selector if prepared.dependent and isinstance(selector, ByVotes) else None
     known, ratio = prepared.fit(), traits(context.rule(request.rule)).cost
-    if valued:
+    if weighing is not None:
         known, _ = prepared.adapted(prepared.sample())
 
     # What the model failed on is tried again when asked for, not again and again.
@@ -54,7 +54,7 @@ def make_plan(
         without=np.array(failed, dtype=np.int64),
         only=only,
     )
-    value = Worth(known, prepared.model, ratio) if valued else None
+    value = None if weighing is None else Worth(weighing, known, prepared.model, ratio)
     survey = Survey(scoring, where=request.where, value=value)
     budget, rule = request.resolved(context), context.rule(request.rule)
     spent: Budget | Account = FULL

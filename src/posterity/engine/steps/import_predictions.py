@@ -123,9 +123,8 @@ def _import(
             f"The rule '{rule}' is for updates: labels that are imported are not rehearsed.",
             hint="Import with another rule.",
         )
-    beliefs = context.description.beliefs
     requests = [
-        Request.of(source.model.name, "100%", "everything", rule, beliefs=beliefs)
+        Request.of(source.model.name, "100%", "everything", rule, policy=context.policy)
         for source in sources
     ]
     checked = [_checked(context, source.model, read, at) for at, source in enumerate(sources)]

@@ -19,6 +19,7 @@ from posterity.engine.ledger.publish import make_step, publish_labels
 from posterity.engine.ledger.steps import (
     REVERT,
     REVIEW,
+    TUNE,
     Header,
     live_reviews,
     live_updates,
@@ -75,12 +76,12 @@ def _revert(context: Context, target: int) -> Reverted:
     was, reviews = context.live_reviews, live_reviews(headers)
     steps, now = parts_of(context, live), context.fits.now()
     toggled = origin(context.headers, target)
-    # A review has no say in the pending flips of other items.
-    reviewed = next(one.kind for one in context.headers if one.step == toggled) == REVIEW
+    # A review has no say in the pending flips of other items, nor has a policy for later steps.
+    apart = next(one.kind for one in context.headers if one.step == toggled) in (REVIEW, TUNE)
     patient = [
         one
         for one, part in zip(live, steps, strict=True)
-        if traits(part.rule).patient and one.step < toggled and not reviewed
+        if traits(part.rule).patient and one.step < toggled and not apart
     ]
     undo = _Undo(context, step, target, live, voteless, steps, now, patient, was, reviews)
     total, pending = total_of(context), count_pending(context)[0]

@@ -269,6 +269,16 @@ class Dependence:
         kernels.compiler.spread(len(labels), kernels.vote_value.value, *given)
         return out
 
+    def contest(self, votes: Codes | VoteTable, who: Sequence[int]) -> Floats:
+        """How undecided a plain product of the votes is: its entropy.
+
+        Such a product is soon sure of itself, but for items whose votes contradict each other.
+        """
+        given = self.inputs(votes, who)
+        out = np.empty(len(given[1]))
+        kernels.compiler.spread(len(out), kernels.vote_value.contest, *given, out)
+        return out
+
     def _refuse_strange(self, name: str, codes: Codes) -> None:
         """Kernels do not look where they read: a code that is no class must not reach them."""
         highest = int(codes.max(initial=MISSING))

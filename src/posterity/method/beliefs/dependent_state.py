@@ -119,9 +119,10 @@ class DependentBeliefs(BeliefState):
         now = fit.believe(self.table[rows], self._who, asked=labels[rows][:, None]).asked[:, 0]
         return float((now - believed[rows]).mean())
 
-    def value(self, stored: Codes, *, fit: Dependence, model: int, ratio: float) -> Floats:
-        """What a vote of the next model could change; see ``Dependence.value``."""
-        return fit.value(self.table, self._who, stored, model=model, ratio=ratio)
+    @property
+    def who(self) -> Sequence[int]:
+        """The model of each column of the votes."""
+        return self._who
 
     def _votes(self, rows: ArrayLike | None) -> VoteTable:
         return self.table if rows is None else self.table[np.asarray(rows)]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
-from posterity.method.data.arrays import ArrayLike, Floats, Mask, Rows
+from posterity.method.beliefs.dependent import Dependence
+from posterity.method.data.arrays import ArrayLike, Codes, Floats, Mask, Rows
 from posterity.method.data.spec import Spec, read_seed
-from posterity.method.data.votes import check_same_length
+from posterity.method.data.votes import VoteTable, check_same_length
 
 Keys = NDArray[np.uint64]
 SIGN = np.uint64(1 << 63)
@@ -52,26 +53,87 @@ class Entropy:
         return "entropy"
 
 
-@dataclass(frozen=True)
-class Value:
-    """What a vote could change: the positive flips it is expected to bring, less negative ones.
+class ByVotes:
+    """What selectors have in common that weigh all votes of an item, not its entropy alone.
 
-    Items no vote would settle have no value, however uncertain. Needs beliefs that tell how the
-    arriving model errs where others did: ``dependent``.
+    They need beliefs that tell how models err together: ``dependent``.
     """
+
+    name: ClassVar[str]
 
     def score(self, candidates: Candidates) -> Floats:
         """As the beliefs have it."""
         if candidates.value is None:
             raise InvalidParameter(
-                "The selector 'value' needs dependent beliefs: they tell what a vote could change.",
+                f"The selector '{self.name}' needs dependent beliefs: they tell how models err "
+                "together.",
                 hint="Choose the beliefs 'dependent', or the selector 'entropy'.",
             )
         # Single precision, as they are kept between the passes of a selection.
         return candidates.value().astype(np.float32).astype(np.float64)
 
+    def weigh(
+        self,
+        fit: Dependence,
+        votes: VoteTable,
+        who: Sequence[int],
+        stored: Codes,
+        *,
+        model: int,
+        ratio: float,
+    ) -> Floats:
+        """Items with votes of the models ``who``, for a vote of ``model``, under a cost ratio."""
+        raise NotImplementedError
+
     def __str__(self) -> str:
-        return "value"
+        return self.name
+
+
+@dataclass(frozen=True)
+class Value(ByVotes):
+    """What a vote could change: the positive flips it is expected to bring, less negative ones.
+
+    Items no vote would settle have no value, however uncertain.
+    """
+
+    name = "value"
+
+    def weigh(
+        self,
+        fit: Dependence,
+        votes: VoteTable,
+        who: Sequence[int],
+        stored: Codes,
+        *,
+        model: int,
+        ratio: float,
+    ) -> Floats:
+        """See ``Dependence.value``."""
+        return fit.value(votes, who, stored, model=model, ratio=ratio)
+
+
+@dataclass(frozen=True)
+class Contested(ByVotes):
+    """Items whose votes contradict each other first: the entropy of a plain product of the votes.
+
+    It comes back to an item until one class has clearly more votes. Labels get better later than
+    with ``value``, and fewer of them break on the way.
+    """
+
+    name = "contested"
+
+    def weigh(
+        self,
+        fit: Dependence,
+        votes: VoteTable,
+        who: Sequence[int],
+        stored: Codes,  # noqa: ARG002
+        *,
+        model: int,  # noqa: ARG002
+        ratio: float,  # noqa: ARG002
+    ) -> Floats:
+        """See ``Dependence.contest``."""
+        return fit.contest(votes, who)
 
 
 @dataclass(frozen=True)
@@ -106,7 +168,7 @@ class Everything:
         return "everything"
 
 
-NAMES = ("value", "entropy", "random", "everything")
+NAMES = ("value", "contested", "entropy", "random", "everything")
 
 
 def parse(text: str | Selector) -> Selector:
@@ -127,6 +189,8 @@ def parse(text: str | Selector) -> Selector:
         return Entropy()
     if spec.name == "value":
         return Value()
+    if spec.name == "contested":
+        return Contested()
     if spec.name == "everything":
         return Everything()
     return Random(None if spec.value is None else read_seed(spec.value, "selector random"))
@@ -174,8 +238,8 @@ def ranked(score: Floats, *, rows: Rows, eligible: Mask, first: Mask) -> Rows:
 
 
 def without_value(selector: Selector) -> Selector:
-    """What stands in for the selector ``value`` where beliefs are plain."""
-    return Entropy() if isinstance(selector, Value) else selector
+    """What stands in for the selectors that need dependent beliefs where these are plain."""
+    return Entropy() if isinstance(selector, ByVotes) else selector
 
 
 def _highest(scores: Floats, rows: Rows, count: int) -> Rows:

@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posterity.method.kernels.compiler import compiled
-from posterity.method.kernels.dependent import FARTHEST, calibrate, gather, highest_of, room, score
+from posterity.method.kernels.dependent import (
+    FARTHEST,
+    RARE,
+    calibrate,
+    gather,
+    highest_of,
+    room,
+    score,
+)
 from posterity.method.kernels.patterns import (
     IMPOSSIBLE,
     NUMBER,
@@ -144,6 +152,41 @@ def gain(belief: Any, count: int, label: int, ratio: float) -> Any:
         return 0.0
     loss = belief[label] if label >= 0 else 0.0
     return max(belief[best] - ratio * loss, 0.0)
+
+
+@compiled
+def contest(par: Any, hard: Any, who: Any, leaning: Any, out: Any, start: int, stop: int) -> None:
+    """The entropy of a plain product of the votes of items ``start`` to ``stop``."""
+    space, seen, nothing = room(len(who)), slots(), np.zeros((0, 0), np.int32)
+    candidates, product, prior = space.candidates, space.product, par.prior
+    none = np.zeros(len(hard), np.int32)
+    for item in range(start, stop):
+        earlier = twin(seen, hard, none, nothing, item)
+        if earlier >= 0:
+            out[item] = out[earlier]
+            continue
+        votes = gather(hard, who, leaning, item, space)
+        count = score(par, votes, space)
+        _, likeliest = highest_of(space.raw, product, count)
+        total, left, spread = 0.0, 1.0, par.spread
+        for one in range(count + 1):
+            product[one] = np.exp(max(product[one] - likeliest, -FARTHEST))
+            if space.raw[one] == -np.inf:
+                product[one] = 0.0
+            total += product[one]
+        for one in range(count):
+            share = prior[candidates[one]]
+            if share > 0.0:
+                left -= share
+                spread -= share * np.log(share)
+        left, entropy = max(left, RARE), 0.0
+        for one in range(count + 1):
+            share = product[one] / total
+            if share > 0.0:
+                entropy -= share * np.log(share)
+                if one == count:
+                    entropy -= share * (spread / left - np.log(left))
+        out[item] = max(entropy, 0.0)
 
 
 @compiled

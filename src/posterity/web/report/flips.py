@@ -16,7 +16,7 @@ from posterity.engine.inspect.step_views import step_of, steps_view
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import StepPolicy, decide_last
 from posterity.engine.ledger.history import ShardHistory, parts_of
-from posterity.engine.ledger.steps import REVERT, REVIEW, Header, live_updates
+from posterity.engine.ledger.steps import REVERT, REVIEW, TUNE, Header, live_updates
 from posterity.method.data.votes import MISSING
 from posterity.validation import expectation
 from posterity.validation.expectation import Estimate, Sums
@@ -67,7 +67,7 @@ def flips_of(context: Context, step: int) -> pa.Table:
     header = next(one for one in context.headers if one.step == step)
     empty = changes_schema(context).append(pa.field(OLD, pa.float32())).empty_table()
     told = step_of(steps_view(context), step)
-    if header.kind in (REVERT, REVIEW):
+    if header.kind in (REVERT, REVIEW, TUNE):
         unknown = pa.concat_tables([empty, *(_unknown(table) for table in known.each())])
         return _with_chances(told, unknown)
     live = live_updates([one for one in context.headers if one.step <= step])

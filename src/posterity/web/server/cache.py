@@ -23,7 +23,7 @@ from posterity.engine.plan.prospects import Prospects
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.update import plan_update
 from posterity.errors import InvalidData, PosterityError, StoreError
-from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE
+from posterity.method.decide.defaults import DEFAULT_BUDGET
 from posterity.reader import StoreReader
 from posterity.storage.files import Files, open_files
 from posterity.web.report import entropies, flips, models
@@ -174,7 +174,7 @@ class Held:
     @property
     def usual_rule(self) -> str:
         """What labels are decided by where nobody says otherwise."""
-        return DEFAULT_RULE[self.context.description.beliefs]
+        return str(self.context.policy.rule)
 
     def curve(self, model: str, rule: str) -> dict[str, Any]:
         """What it would bring by budget: what is known of that, and one point more each time."""
@@ -186,8 +186,7 @@ class Held:
 
     def plan(self, model: str, budget: str, rule: str, *, keep: bool) -> Plan:
         """The plan itself: which items; kept in the store only if asked."""
-        beliefs = self.context.description.beliefs
-        request = Request.of(model, budget, None, rule, beliefs=beliefs)
+        request = Request.of(model, budget, None, rule, policy=self.context.policy)
         if keep:
             return plan_update(self.store._context(), request)
         if self.context.model(model).pending:

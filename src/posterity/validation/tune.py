@@ -1,0 +1,285 @@
+"""Tune: whole histories on the labelled items under many policies, and which serves a goal best.
+
+How models err is learnt on one half of the labelled items for use on the other, as in any
+rehearsal. The choice is checked in the same way: chosen on one half, tried on the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count, pairwise
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from posterity._text import Progress, Result, counted, lines
+from posterity.method.beliefs.dependent import Dependence
+from posterity.method.data.arrays import Codes, Counts, Floats, Mask
+from posterity.method.data.votes import SoftVotes
+from posterity.method.decide.budget import Budget
+from posterity.method.decide.policy import AT_MOST, Figures, Goal, Policy
+from posterity.validation.cross_fits import Fits
+from posterity.validation.outcome import RehearsedStep, Target
+from posterity.validation.rehearsal import Rehearsal
+
+CLEARLY = 1.6448536
+"""Standard errors beyond which a difference is no accident, 9 times in 10."""
+MOST_ROWS = 12
+"""Policies that are shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class PastStep:
+    """A step of the history: whose votes, and on which share of the items."""
+
+    fits: Fits
+    votes: Codes | SoftVotes
+    model: int
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyTrack:
+    """What a policy did on each half of the labelled items, step by step."""
+
+    policy: Policy
+    right: Counts
+    """(steps, 2)"""
+    fixed: Counts
+    broken: Counts
+    items: Counts
+    """(2,)"""
+    last: Mask
+    """Which items are right at the end."""
+
+    def figures(self, *halves: int) -> Figures:
+        """Of one half, or of both."""
+        own = list(halves) or [0, 1]
+        items = int(self.items[own].sum())
+        accuracies = self.right[:, own].sum(axis=1) / max(1, items)
+        return Figures(
+            items=items,
+            first=float(accuracies[0]),
+            final=float(accuracies[-1]),
+            mean=float(accuracies.mean()),
+            fixed=int(self.fixed[:, own].sum()),
+            broken=int(self.broken[:, own].sum()),
+        )
+
+
+def follow(
+    policy: Policy,
+    truth: Codes,
+    prior: Floats,
+    history: Sequence[PastStep],
+    *,
+    items: int,
+    after_each: Callable[[], None],
+) -> PolicyTrack:
+    """The history under one policy; ``items``: how many a promise is about."""
+    rehearsal = Rehearsal(truth, prior, policy.rule)
+    counts = np.zeros((3, len(history), 2), dtype=np.int64)
+    for number, past in enumerate(history):
+        known = partial(_believed, past.fits, rehearsal)
+        budget = Budget.of(round(past.share * len(truth)))
+        done = rehearsal.step(
+            past.fits,
+            past.votes,
+            RehearsedStep(past.model, policy.selector, policy.rule, budget),
+            last=number + 1 == len(history),
+            target=Target(items, known(), known),
+        )
+        for side, half in enumerate(() if done.trust is None else done.trust.steps[-1]):
+            flips = half.flips
+            counts[:, number, side] = half.labels.right, flips.positive, flips.negative
+        after_each()
+    right, fixed, broken = counts
+    return PolicyTrack(policy, right, fixed, broken, rehearsal.sizes, rehearsal.right)
+
+
+def _believed(fits: Fits, rehearsal: Rehearsal) -> Dependence:
+    return fits.whole.calibrated(rehearsal.calibrator)
+
+
+def tune(
+    truth: Codes,
+    prior: Floats,
+    history: Sequence[PastStep],
+    *,
+    goal: Goal,
+    current: Policy,
+    items: int,
+    progress: Progress | None = None,
+) -> Tuned:
+    """Try every policy of the goal's, and the one in force, on the whole history."""
+    policies = goal.policies
+    # A promise is compared with promises alone: another policy makes none.
+    if current not in policies and goal.name != AT_MOST:
+        policies = [current, *policies]
+    done, total = count(1), len(policies) * len(history)
+
+    def tell() -> None:
+        if progress:
+            progress(next(done), total)
+
+    tracks = [
+        follow(policy, truth, prior, history, items=items, after_each=tell) for policy in policies
+    ]
+    return Tuned.of(goal, tracks, current)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A policy, and what it did on the labelled items."""
+
+    selector: str
+    rule: str
+    figures: Figures
+    frontier: bool
+    """Whether no other policy is better in one respect, and as good in all others."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        told = {"selector": self.selector, "rule": self.rule, **self.figures.to_dict()}
+        return {**told, "frontier": self.frontier}
+
+
+@dataclass(frozen=True)
+class Tuned(Result):
+    """Which policy serves a goal best, on the labelled items of a store or recording."""
+
+    goal: str
+    meaning: str
+    steps: int
+    tried: list[Tried] = field(repr=False)
+    chosen: Tried
+    current: Tried | None
+    """The policy in force; None where it could not be compared."""
+    crossed: Figures
+    """What comes of choosing on one half of the labelled items, on the other."""
+    difference: float = 0.0
+    """By how much the accuracy at the end is higher than under the policy in force."""
+    error: float = 0.0
+    """The standard error of that."""
+    step: int | None = None
+    """The step that made it the store's policy; None: nothing was changed."""
+    note: str = ""
+
+    @classmethod
+    def of(cls, goal: Goal, tracks: Sequence[PolicyTrack], current: Policy) -> Tuned:
+        """From what every policy did."""
+        figures = [track.figures() for track in tracks]
+        tried = [
+            Tried(
+                str(track.policy.selector),
+                str(track.policy.rule),
+                own,
+                not any(other.beats(own) for other in figures),
+            )
+            for track, own in zip(tracks, figures, strict=True)
+        ]
+        best = goal.choose(figures)
+        places = [at for at, track in enumerate(tracks) if track.policy == current]
+        gained = np.zeros(1)
+        if places:
+            gained = tracks[best].last.astype(np.float64) - tracks[places[0]].last
+        return cls(
+            goal=str(goal),
+            meaning=goal.meaning,
+            steps=len(tracks[0].right),
+            tried=tried,
+            chosen=tried[best],
+            current=tried[places[0]] if places else None,
+            crossed=_crossed(goal, tracks),
+            difference=float(gained.mean()),
+            error=float(gained.std() / sqrt(len(gained))),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        told = dict(vars(self))
+        told |= {"chosen": self.chosen.to_dict(), "crossed": self.crossed.to_dict()}
+        told["current"] = None if self.current is None else self.current.to_dict()
+        return told | {"tried": [one.to_dict() for one in self.tried]}
+
+    def __str__(self) -> str:
+        own = self.chosen.figures
+        return lines(
+            (
+                f"{len(self.tried)} policies tried on {own.items:,} labelled items, over "
+                f"{counted(self.steps, 'step')}",
+                f"goal {self.goal}: {self.meaning}",
+                "",
+                *self._table(),
+                "",
+                f"choice: {self.chosen.selector}, {self.chosen.rule}",
+                self._compared(),
+                f"chosen on one half of these items and tried on the other: accuracy "
+                f"{_percent(self.crossed.final)}, over the history {_percent(self.crossed.mean)}, "
+                f"{self.crossed.broken:,} broken",
+                self.note,
+            )
+        )
+
+    def _table(self) -> list[str]:
+        shown = [one for one in self.tried if one.frontier or one in (self.chosen, self.current)]
+        shown.sort(key=lambda one: (one.figures.broken, one.figures.final))
+        while len(shown) > MOST_ROWS:  # those that differ least from the one before
+            gaps = [
+                (after.figures.final - before.figures.final, at + 1)
+                for at, (before, after) in enumerate(pairwise(shown))
+                if shown[at + 1] not in (self.chosen, self.current)
+            ]
+            del shown[min(gaps)[1]]
+        wide = max(len(one.rule) for one in shown)
+        told = [f"    {'selector':<9}  {'rule':<{wide}}   fixed  broken  accuracy  over history"]
+        for one in shown:
+            mark = "→" if one == self.chosen else "now" if one == self.current else ""
+            figures = one.figures
+            told.append(
+                f"{mark:<3} {one.selector:<9}  {one.rule:<{wide}}  {figures.fixed:>6,}  "
+                f"{figures.broken:>6,}  {_percent(figures.final):>8}  {_percent(figures.mean):>12}"
+            )
+        return told
+
+    def _compared(self) -> str:
+        if self.current is None:
+            return ""
+        if self.current == self.chosen:
+            return "that is the policy in force"
+        fewer = self.current.figures.broken - self.chosen.figures.broken
+        reach = 100 * CLEARLY * self.error
+        luck = "" if abs(100 * self.difference) > reach else ", which could be luck"
+        than = f"{abs(fewer):,} {'fewer' if fewer >= 0 else 'more'}"
+        return (
+            f"than the policy in force ({self.current.selector}, {self.current.rule}): "
+            f"{100 * self.difference:+.1f} ± {reach:.1f} points{luck}, {than} broken"
+        )
+
+
+def _crossed(goal: Goal, tracks: Sequence[PolicyTrack]) -> Figures:
+    """Each half with the policy that was chosen on the other."""
+    parts = []
+    for own, other in ((0, 1), (1, 0)):
+        best = goal.choose([track.figures(other) for track in tracks])
+        parts.append(tracks[best].figures(own))
+    items = sum(part.items for part in parts)
+
+    def mean(name: str) -> float:
+        return sum(part.items * float(getattr(part, name)) for part in parts) / max(1, items)
+
+    return Figures(
+        items=items,
+        first=mean("first"),
+        final=mean("final"),
+        mean=mean("mean"),
+        fixed=sum(part.fixed for part in parts),
+        broken=sum(part.broken for part in parts),
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
