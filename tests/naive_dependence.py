@@ -287,19 +287,14 @@ def value(
 
 
 def contest(fit: Any, votes: Sequence[Vote]) -> float:
-    """The entropy of the plain product over all classes; those nobody voted for share by prior."""
-    named = [one for one in candidates(fit, votes) if raw(fit, votes, one) > -math.inf]
-    logs = {one: log_product(fit, votes, one) for one in named}
-    top = max(logs.values())
-    worth = {one: math.exp(max(each - top, -60)) for one, each in logs.items()}
-    shares = {one: each / sum(worth.values()) for one, each in worth.items()}
-    entropy = -sum(p * math.log(p) for one, p in shares.items() if one is not None and p > 0)
-    voted = {code for _, code in votes}
-    left = {k: float(fit.prior[k]) for k in range(fit.classes) if k not in voted}
-    for own in left.values():
-        p = shares.get(None, 0.0) * own / sum(left.values()) if sum(left.values()) else 0.0
-        entropy -= p * math.log(p) if p > 0 else 0.0
-    return entropy
+    """The entropy over all classes of a product with one accuracy for each model."""
+    logs = [0.0] * fit.classes
+    for model, code in votes:
+        right = alone(fit, model, None)
+        for k in range(fit.classes):
+            logs[k] += math.log(right if k == code else (1 - right) / (fit.classes - 1))
+    shares = [math.exp(each - max(logs)) for each in logs]
+    return -sum(p / sum(shares) * math.log(p / sum(shares)) for p in shares if p > 0)
 
 
 def hardness(fit: Any, votes: Sequence[Vote], scale: Sequence[float]) -> float:

@@ -16,7 +16,7 @@ from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.method.data.spec import split_list
 from posterity.method.decide import promise
-from posterity.method.decide.evidence import Evidence
+from posterity.method.decide.rule import Evidence
 from posterity.method.decide.rules import AtMost, Confirm, CostRatio, parse
 from posterity.replay import run
 from posterity.storage.files import open_files

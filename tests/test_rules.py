@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from posterity import Beliefs, Confusion, priors, rules
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
-from posterity.method.decide.evidence import Evidence
+from posterity.method.decide.rule import Evidence
 from posterity.method.decide.rules import (
     Confirm,
     CostRatio,

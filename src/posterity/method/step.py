@@ -25,7 +25,7 @@ from posterity.method.beliefs.state import BeliefState
 from posterity.method.data.arrays import ArrayLike, Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, majority
 from posterity.method.decide.budget import Budget
-from posterity.method.decide.evidence import Evidence, given
+from posterity.method.decide.rule import Evidence, given
 from posterity.method.decide.rules import Rule, decide, traits
 from posterity.method.decide.selectors import Candidates, Selector, ranked
 from posterity.method.decide.selectors import choose as choose_highest
@@ -197,6 +197,7 @@ def update(
             vote=hard,
             entropy_before=entropy_before,
             majority=most_frequent,
+            cast=beliefs.table.hard[rows],
             # The truth is shown to the oracle alone, so that no other rule can lean on it.
             truth=truth if "truth" in traits(rule).uses else None,
             belief_label=believed[:, at],

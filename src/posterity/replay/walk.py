@@ -24,10 +24,9 @@ from posterity.method.decide.selectors import ByVotes, Selector
 from posterity.replay.recording import Recording
 from posterity.validation.cross_fits import Fits, SoftReadings
 from posterity.validation.expectation import LEAST, Sums
-from posterity.validation.outcome import Rehearsed, RehearsedStep, Target
+from posterity.validation.outcome import PastStep, Rehearsed, RehearsedStep, Target
 from posterity.validation.rehearsal import Rehearsal
 from posterity.validation.shift import Seen
-from posterity.validation.tune import PastStep
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.data.arrays import Codes
-from posterity.method.data.votes import MISSING
+from posterity.method.data.votes import MISSING, SoftVotes
 from posterity.method.decide.balance import RatioOutcome
 from posterity.method.decide.budget import Budget
 from posterity.method.decide.rules import Rule
@@ -16,6 +16,7 @@ from posterity.method.decide.selectors import Selector
 from posterity.method.metrics import Flips
 from posterity.method.step import Decision, Labels
 from posterity.validation import expectation, shift
+from posterity.validation.cross_fits import Fits
 from posterity.validation.expectation import Checked, Estimate, Sums, forecast
 from posterity.validation.reliability import Reliability
 from posterity.validation.shift import Difference, Seen
@@ -77,6 +78,16 @@ class RehearsedStep:
     selector: Selector
     rule: Rule
     budget: Budget
+
+
+@dataclass(frozen=True, eq=False)
+class PastStep:
+    """A step of a history, to be made under any policy: whose votes, on which share of items."""
+
+    fits: Fits
+    votes: Codes | SoftVotes
+    model: int
+    share: float
 
 
 @dataclass(frozen=True)

@@ -18,27 +18,16 @@ import numpy as np
 from posterity._text import Progress, Result, counted, lines
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.data.arrays import Codes, Counts, Floats, Mask
-from posterity.method.data.votes import SoftVotes
 from posterity.method.decide.budget import Budget
 from posterity.method.decide.policy import AT_MOST, Figures, Goal, Policy
 from posterity.validation.cross_fits import Fits
-from posterity.validation.outcome import RehearsedStep, Target
+from posterity.validation.outcome import PastStep, RehearsedStep, Target
 from posterity.validation.rehearsal import Rehearsal
 
 CLEARLY = 1.6448536
 """Standard errors beyond which a difference is no accident, 9 times in 10."""
 MOST_ROWS = 12
 """Policies that are shown."""
-
-
-@dataclass(frozen=True, eq=False)
-class PastStep:
-    """A step of the history: whose votes, and on which share of the items."""
-
-    fits: Fits
-    votes: Codes | SoftVotes
-    model: int
-    share: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.spec import plain_number
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.method.decide.defaults import DEPENDENT
-from posterity.method.decide.rules import CostRatio, MaxBelief, Rule, inner, traits
+from posterity.method.decide.rules import CostRatio, MaxBelief, Rule, TwoVotes, inner, traits
 
 
 def explain(context: Context, item: str | int, row: int | None = None) -> Explanation:
@@ -205,12 +205,13 @@ def _compared(
         return f"{times}, and the entropy went from {before:.3g} to {after:.3g}"
     threshold = traits(asked).threshold(label)
     if threshold is None:
-        return times
+        return f"{times}, and {rule} asks for two votes" if isinstance(rule, TwoVotes) else times
     if isinstance(asked, CostRatio) and asked.neutral:
         rest = 1 - believed[best] - believed[label]
         worth = believed[best] - threshold * believed[label] - asked.neutral * rest
         return f"{times}, which {rule} values at {worth:+.3g}; it asks for more than 0"
-    return f"{times}, and {rule} asks for more than {plain_number(threshold)} times"
+    two = " and two votes" if isinstance(rule, TwoVotes) else ""
+    return f"{times}, and {rule} asks for more than {plain_number(threshold)} times{two}"
 
 
 def _changes(

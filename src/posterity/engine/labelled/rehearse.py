@@ -40,10 +40,9 @@ from posterity.storage.delta.schema import HEADER_SHARD
 from posterity.validation import shift
 from posterity.validation.cross_fits import Confusions, Fits, SoftReadings
 from posterity.validation.expectation import LEAST
-from posterity.validation.outcome import Rehearsed, RehearsedStep, Target
+from posterity.validation.outcome import PastStep, Rehearsed, RehearsedStep, Target
 from posterity.validation.rehearsal import Rehearsal
 from posterity.validation.reliability import Reliability
-from posterity.validation.tune import PastStep
 
 WHY_PLAIN = (
     "plain beliefs: dependent ones need labelled votes with ids, of all models on at least "

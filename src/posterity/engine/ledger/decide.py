@@ -14,8 +14,8 @@ from posterity.method.beliefs.state import BeliefState
 from posterity.method.data.arrays import Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, ModelVotes, VoteTable, majority
 from posterity.method.decide.defaults import DEPENDENT
-from posterity.method.decide.evidence import Evidence
-from posterity.method.decide.rules import Rule, inner, traits
+from posterity.method.decide.rule import Evidence
+from posterity.method.decide.rules import Rule, TwoVotes, inner, traits
 from posterity.method.step import Labels, Verdict, judge
 
 BLOCK_ITEMS = 2**18
@@ -230,19 +230,22 @@ def _evidence(
     believed: Floats,
 ) -> Evidence:
     """What the rule looks at; what only some rules do is not computed for the others."""
-    before = frequent = None
+    before = frequent = cast = None
     uses = traits(inner(rule)).uses
     if "entropy_before" in uses:
         before = _before(fit, steps, votes, block)
     if "majority" in uses:
         hard = np.array([cast.hard[block] for cast in votes], dtype=np.int32)
         frequent = majority(hard)
+    if isinstance(rule, TwoVotes):
+        cast = np.stack([one.hard[block] for one in votes], axis=1)
     return Evidence.of(
         beliefs,
         label=stored,
         vote=new[block],
         entropy_before=before,
         majority=frequent,
+        cast=cast,
         belief_label=believed,
     )
 

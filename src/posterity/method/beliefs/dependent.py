@@ -270,8 +270,9 @@ class Dependence:
         return out
 
     def contest(self, votes: Codes | VoteTable, who: Sequence[int]) -> Floats:
-        """How undecided a plain product of the votes is: its entropy.
+        """How undecided the votes leave it, models and classes taken alike: an entropy.
 
+        That of a product of likelihoods with one accuracy for each model and errors spread evenly.
         Such a product is soon sure of itself, but for items whose votes contradict each other.
         """
         given = self.inputs(votes, who)

@@ -133,7 +133,7 @@ class Product:
         logs = np.empty(asked.shape)
         for at, cast, sets in self._blocks(votes):
             given = self.terms, cast, sets, asked[at:], logs[at:]
-            kernels.compiler.spread(len(cast.hard), kernels.joints.joints, *given)
+            kernels.compiler.spread(len(cast.hard), kernels.fold.joints, *given)
         return logs
 
     def _blocks(self, votes: VoteTable) -> Iterator[tuple[int, VoteArrays, Sets]]:

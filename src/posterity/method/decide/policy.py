@@ -30,6 +30,7 @@ RULES = (
     *("balanced:80%", "balanced:95%", "max-belief"),
     *(f"cost-ratio:{ratio}" for ratio in (1.5, 2, 3, 5, 7, 10)),
     *(f"cost-ratio:{ratio}+confirm" for ratio in (1.5, 3, 7)),
+    *(f"cost-ratio:{ratio}+two-votes" for ratio in (1.5, 2, 3, 5)),
 )
 BALANCE, SOON, FINAL, RATIO, AT_MOST = "balance", "soon", "final", "ratio", "at-most"
 NAMES = (BALANCE, SOON, FINAL, RATIO, AT_MOST)

@@ -14,62 +14,42 @@ import numpy as np
 from posterity.errors import InvalidParameter, UnknownName
 from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.spec import Spec, plain_number, plain_share, read_share
-from posterity.method.decide.evidence import Evidence as Evidence
-from posterity.method.decide.evidence import given
-from posterity.method.decide.rule import KnownRule as KnownRule
-from posterity.method.decide.rule import Rule as Rule
-from posterity.method.decide.rule import among as among
-from posterity.method.decide.rule import decide as decide
-from posterity.method.decide.rule import traits as traits
+from posterity.method.decide.rule import (
+    Evidence,
+    KnownRule,
+    MajorityVote,
+    MaxBelief,
+    MaxBeliefMinEntropy,
+    Oracle,
+    Replace,
+    Rule,
+    among,
+    decide,
+    given,
+    traits,
+)
 
-
-@dataclass(frozen=True)
-class Replace(KnownRule):
-    """The new vote, always: a backfill."""
-
-    name = "replace"
-    uses = frozenset()
-
-    def decide(self, evidence: Evidence) -> Codes:
-        """l^t = ŷ^t."""
-        return evidence.vote
-
-
-@dataclass(frozen=True)
-class MajorityVote(KnownRule):
-    """The most frequent vote so far; a tie goes to the tied class voted for most recently."""
-
-    name = "majority-vote"
-    uses = frozenset({"majority"})
-
-    def decide(self, evidence: Evidence) -> Codes:
-        """See ``votes.majority``."""
-        return given(self, "majority", evidence.majority)
-
-
-@dataclass(frozen=True)
-class MaxBelief(KnownRule):
-    """MB: the most believed class."""
-
-    name = "max-belief"
-
-    def decide(self, evidence: Evidence) -> Codes:
-        """l^t = k̂."""
-        return given(self, "best", evidence.best)
-
-
-@dataclass(frozen=True)
-class MaxBeliefMinEntropy(KnownRule):
-    """MBME: the most believed class if the entropy fell in this step."""
-
-    name = "max-belief-min-entropy"
-    uses = frozenset({"best", "entropy_before"})
-
-    def decide(self, evidence: Evidence) -> Codes:
-        """l^t = k̂ if S^t < S^{t−1}, else l."""
-        after = given(self, "entropy", evidence.entropy)
-        fell = after < given(self, "entropy_before", evidence.entropy_before)
-        return np.where(fell, given(self, "best", evidence.best), evidence.label)
+__all__ = [
+    "AtMost",
+    "Balanced",
+    "Confirm",
+    "CostRatio",
+    "Evidence",
+    "KnownRule",
+    "MajorityVote",
+    "MaxBelief",
+    "MaxBeliefMinEntropy",
+    "Oracle",
+    "Replace",
+    "Rule",
+    "TwoVotes",
+    "among",
+    "decide",
+    "inner",
+    "parse",
+    "refuse_ratio",
+    "traits",
+]
 
 
 @dataclass(frozen=True)
@@ -249,20 +229,6 @@ def _ratio_text(ratio: float | None) -> str:
 
 
 @dataclass(frozen=True)
-class Oracle(KnownRule):
-    """Replay only: the new vote exactly where that is a positive flip."""
-
-    name = "oracle"
-    uses = frozenset({"truth"})
-
-    def decide(self, evidence: Evidence) -> Codes:
-        """Bounds what any rule could do with these votes."""
-        truth = given(self, "truth", evidence.truth)
-        positive = (evidence.label != truth) & (evidence.vote == truth)
-        return np.where(positive, evidence.vote, evidence.label)
-
-
-@dataclass(frozen=True)
 class Confirm(KnownRule):
     """A rule with patience (``+confirm``): a flip it wants is proposed first; see ``propose``.
 
@@ -274,8 +240,8 @@ class Confirm(KnownRule):
     rule: Rule
 
     def __post_init__(self) -> None:
-        if isinstance(self.rule, Confirm):
-            raise InvalidParameter(f"The rule '{self.rule}' has the modifier '+confirm' already.")
+        if isinstance(self.rule, (Confirm, TwoVotes)):
+            raise InvalidParameter(f"The rule '{self.rule}' has a modifier already.")
         if isinstance(self.rule, Oracle):
             raise InvalidParameter(
                 "The rule 'oracle' takes no '+confirm': it knows the truth, so that another vote "
@@ -305,16 +271,51 @@ class Confirm(KnownRule):
         return f"{self.rule}+confirm"
 
 
+@dataclass(frozen=True)
+class TwoVotes(KnownRule):
+    """A rule with caution (``+two-votes``): a label changes only to a class with two votes.
+
+    >>> str(TwoVotes(CostRatio(2)))
+    'cost-ratio:2+two-votes'
+    """
+
+    rule: Rule
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rule, (CostRatio, MaxBelief)):
+            raise InvalidParameter(
+                f"The rule '{self.rule}' takes no '+two-votes'.",
+                hint="Put it on cost-ratio:C or max-belief.",
+            )
+
+    @property
+    def cost(self) -> float:
+        """That of the inner rule."""
+        return traits(self.rule).cost
+
+    def among(self, classes: Sequence[object]) -> Rule:
+        """With the inner rule where these are the classes."""
+        return TwoVotes(among(self.rule, classes))
+
+    def decide(self, evidence: Evidence) -> Codes:
+        """What the inner rule wants, where two votes are for it."""
+        wanted, support = self.rule.decide(evidence), given(self, "support", evidence.support)
+        return np.where(support >= 2, wanted, evidence.label)
+
+    def __str__(self) -> str:
+        return f"{self.rule}+two-votes"
+
+
 def inner(rule: Rule) -> Rule:
     """The rule without its modifiers: what it looks at is what this one looks at."""
-    return rule.rule if isinstance(rule, Confirm) else rule
+    return rule.rule if isinstance(rule, (Confirm, TwoVotes)) else rule
 
 
 _PLAIN: dict[str, type[KnownRule]] = {
     rule.name: rule for rule in (Replace, MajorityVote, MaxBelief, MaxBeliefMinEntropy, Oracle)
 }
 NAMES = (*_PLAIN, "cost-ratio", "at-most", "balanced")
-MODIFIERS = ("confirm",)
+MODIFIERS: dict[str, type[Confirm | TwoVotes]] = {"confirm": Confirm, "two-votes": TwoVotes}
 OF = "of."
 MOST = sys.float_info.max
 """The largest number there is; whole ones can be larger, and cannot be reckoned with."""
@@ -338,8 +339,8 @@ def parse(text: str | Rule) -> Rule:
     rule = _unmodified(spec, text)
     for modifier in spec.modifiers:
         if modifier.strip() not in MODIFIERS:
-            raise UnknownName.among("rule modifier", modifier, MODIFIERS)
-        rule = Confirm(rule)
+            raise UnknownName.among("rule modifier", modifier, list(MODIFIERS))
+        rule = MODIFIERS[modifier.strip()](rule)
     return rule
 
 

@@ -114,10 +114,10 @@ class Value(ByVotes):
 
 @dataclass(frozen=True)
 class Contested(ByVotes):
-    """Items whose votes contradict each other first: the entropy of a plain product of the votes.
+    """Items with few votes, or with votes that contradict each other, first.
 
-    It comes back to an item until one class has clearly more votes. Labels get better later than
-    with ``value``, and fewer of them break on the way.
+    It comes back to an item until one class has clearly more votes, whatever the classes are.
+    Labels get better later than with ``value``, and fewer of them break on the way.
     """
 
     name = "contested"

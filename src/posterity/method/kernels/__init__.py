@@ -12,7 +12,7 @@ from typing import Any
 
 _MODULES = (
     *("adapt", "compiler", "dependent", "entropy", "fit"),
-    *("fold", "joints", "patterns", "sets", "soft_votes", "vote_value"),
+    *("fold", "patterns", "sets", "soft_votes", "vote_value"),
 )
 
 

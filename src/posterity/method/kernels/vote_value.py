@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from posterity.method.kernels.compiler import compiled
 from posterity.method.kernels.dependent import (
     FARTHEST,
-    RARE,
     calibrate,
     gather,
     highest_of,
@@ -156,37 +155,34 @@ def gain(belief: Any, count: int, label: int, ratio: float) -> Any:
 
 @compiled
 def contest(par: Any, hard: Any, who: Any, leaning: Any, out: Any, start: int, stop: int) -> None:
-    """The entropy of a plain product of the votes of items ``start`` to ``stop``."""
-    space, seen, nothing = room(len(who)), slots(), np.zeros((0, 0), np.int32)
-    candidates, product, prior = space.candidates, space.product, par.prior
-    none = np.zeros(len(hard), np.int32)
+    """How undecided the votes of items ``start`` to ``stop`` leave it, models taken one by one.
+
+    The entropy of a product of likelihoods with one accuracy for each model and errors that are
+    spread evenly, whatever the classes.
+    """
+    space, classes, overall = room(len(who)), len(par.prior), par.alone.shape[1] - 1
+    candidates, worth = space.candidates, space.raw
     for item in range(start, stop):
-        earlier = twin(seen, hard, none, nothing, item)
-        if earlier >= 0:
-            out[item] = out[earlier]
-            continue
-        votes = gather(hard, who, leaning, item, space)
-        count = score(par, votes, space)
-        _, likeliest = highest_of(space.raw, product, count)
-        total, left, spread = 0.0, 1.0, par.spread
-        for one in range(count + 1):
-            product[one] = np.exp(max(product[one] - likeliest, -FARTHEST))
-            if space.raw[one] == -np.inf:
-                product[one] = 0.0
-            total += product[one]
+        votes, count = gather(hard, who, leaning, item, space), 0
+        for at in range(votes):
+            right = par.alone[space.model[at], overall]
+            other = np.log((1.0 - right) / max(classes - 1, 1))
+            place = place_of(space.code[at], candidates, count)
+            if place == count:
+                candidates[count], worth[count] = space.code[at], 0.0
+                count += 1
+            worth[place] += np.log(right) - other
+        best = 0.0
         for one in range(count):
-            share = prior[candidates[one]]
-            if share > 0.0:
-                left -= share
-                spread -= share * np.log(share)
-        left, entropy = max(left, RARE), 0.0
-        for one in range(count + 1):
-            share = product[one] / total
-            if share > 0.0:
-                entropy -= share * np.log(share)
-                if one == count:
-                    entropy -= share * (spread / left - np.log(left))
-        out[item] = max(entropy, 0.0)
+            best = max(best, worth[one])
+        total = (classes - count) * np.exp(-best)
+        for one in range(count):
+            total += np.exp(worth[one] - best)
+        # −Σ p log p with p = exp(worth − best) / total.
+        mean = (classes - count) * np.exp(-best) / total * -best
+        for one in range(count):
+            mean += np.exp(worth[one] - best) / total * (worth[one] - best)
+        out[item] = max(np.log(total) - mean, 0.0)
 
 
 @compiled
