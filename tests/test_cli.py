@@ -6,6 +6,7 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -235,3 +236,18 @@ def test_a_reader_that_leaves_is_no_traceback(digits: Path) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout == "{\n"
     assert done.stderr == ""
+
+
+def test_an_interrupt_while_modules_load_is_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python wraps what is raised while a class is made: RuntimeError, before 3.12."""
+
+    def stopped(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Error calling __set_name__ on 'cached_property'") from (
+            KeyboardInterrupt()
+        )
+
+    monkeypatch.setattr(cli.cli, "main", stopped)
+    assert cli.run(["status", "nowhere"]) == 130
+    assert "Interrupted." in capsys.readouterr().err

@@ -168,6 +168,13 @@ def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether somebody stopped it: while a class is made, Python says so by another error."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
+
+
 def _told(error: BaseException) -> tuple[int, dict[str, str | None]]:
     """The exit code, and an error as kind, message and hint."""
     if isinstance(error, PosterityError):
@@ -176,7 +183,7 @@ def _told(error: BaseException) -> tuple[int, dict[str, str | None]]:
     if isinstance(error, click.UsageError):
         code, kind, message = 2, "usage", error.format_message()
         hint = f"Try '{error.ctx.command_path if error.ctx else 'posterity'} --help'."
-    elif isinstance(error, (click.Abort, KeyboardInterrupt)):
+    elif isinstance(error, click.Abort) or _interrupted(error):
         code, kind, message = 130, "interrupted", "Interrupted."
     elif isinstance(error, UnicodeEncodeError):
         code, kind, message = 2, "usage", "An argument has bytes that are not UTF-8 text."

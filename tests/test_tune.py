@@ -1,0 +1,326 @@
+"""Tune: policies on the labelled items' whole history, the choice, and how a store follows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posterity import Model, replay
+from posterity.cli import run
+from posterity.errors import InvalidData, InvalidParameter, PosterityError
+from posterity.method.decide.policy import Figures, Goal, Policy
+from posterity.method.decide.rules import AtMost, CostRatio, Evidence, TwoVotes
+from posterity.method.decide.rules import parse as parse_rule
+from posterity.method.decide.selectors import Contested, Value
+from posterity.validation.tune import follow
+from tests.problems import synthetic_recording
+from tests.stores import World, contents, make, update
+
+shares = st.floats(0, 1)
+figures = st.builds(
+    Figures,
+    items=st.just(100),
+    first=st.just(0.4),
+    final=shares,
+    mean=shares,
+    fixed=st.integers(0, 60),
+    broken=st.integers(0, 60),
+)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(items=400, labelled=300)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("balance", "balance:90%"),
+        ("soon:0.5", "soon:50%"),
+        ("final:97%", "final:97%"),
+        ("ratio:5.0", "ratio:5"),
+        ("at-most:0.5%", "at-most:0.5%,confidence=0.9"),
+        ("at-most:1%,confidence=0.95", "at-most:1%,confidence=0.95"),
+    ],
+)
+def test_goals_are_read_and_written(text: str, kept: str) -> None:
+    assert str(Goal.parse(text)) == kept
+    assert Goal.parse(kept) == Goal.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["best", "balance:120%", "balance:0", "ratio", "ratio:0", "ratio:inf", "ratio:x", "at-most", 3],
+)
+def test_what_is_no_goal_is_refused(text: Any) -> None:
+    with pytest.raises(PosterityError):
+        Goal.parse(text)
+
+
+@given(st.lists(figures, min_size=1, max_size=8), st.sampled_from(["balance", "soon", "final"]))
+def test_enough_of_the_gain_with_fewest_broken(tried: list[Figures], name: str) -> None:
+    chosen = tried[Goal.parse(f"{name}:90%").choose(tried)]
+    parts = {"balance": ("final", "mean"), "soon": ("mean",), "final": ("final",)}[name]
+    enough = list(tried)
+    for part in parts:
+        best = max(getattr(one, part) - one.first for one in tried)
+        enough = [one for one in enough if getattr(one, part) - one.first >= min(0.9 * best, best)]
+    if enough:
+        assert chosen in enough
+        assert chosen.broken == min(one.broken for one in enough)
+
+
+@given(st.lists(figures, min_size=1, max_size=8), st.floats(0.1, 100))
+def test_a_broken_label_costs_so_many_fixed_ones(tried: list[Figures], cost: float) -> None:
+    chosen = tried[Goal("ratio", cost).choose(tried)]
+    assert all(
+        chosen.fixed - cost * chosen.broken >= one.fixed - cost * one.broken for one in tried
+    )
+
+
+def test_promises_are_made_with_confidence_for_all_of_them() -> None:
+    """Each of the policies keeps its promise so often that all of them together are kept."""
+    tried = Goal.parse("at-most:1%,confidence=0.9").policies
+    rules = [policy.rule for policy in tried]
+    assert all(isinstance(rule, AtMost) and rule.rate == 0.01 for rule in rules)
+    assert sum(1 - rule.confidence for rule in rules if isinstance(rule, AtMost)) <= 0.1
+
+
+def test_a_class_needs_two_votes() -> None:
+    evidence = Evidence(
+        label=np.array([0, 0, 0]),
+        vote=np.array([1, 1, 0]),
+        best=np.array([1, 1, 0]),
+        belief_best=np.array([0.9, 0.9, 0.9]),
+        belief_label=np.array([0.1, 0.1, 0.9]),
+        support=np.array([1, 2, 1]),
+    )
+    rule = parse_rule("cost-ratio:2+two-votes")
+    assert rule == TwoVotes(CostRatio(2))
+    assert rule.decide(evidence).tolist() == [0, 1, 0]
+    assert TwoVotes(CostRatio(20)).decide(evidence).tolist() == [0, 0, 0]
+    for text in ("replace+two-votes", "balanced+two-votes", "max-belief+confirm+two-votes"):
+        with pytest.raises(InvalidParameter):
+            parse_rule(text)
+
+
+def test_the_history_is_that_of_a_rehearsal() -> None:
+    """Step by step the same as a replay's own rehearsal under the same policy."""
+    recording = synthetic_recording(items=400, classes=4, models=3, missing=0.0, seed=1)
+    from posterity.method.decide.budget import Budget
+    from posterity.replay.split import read_prior, take_apart
+    from posterity.replay.walk import Fitted, walk_dependent
+
+    parts = take_apart(recording, 0.5, seed=1)
+    fitted = Fitted(parts.labelled, read_prior("uniform", parts.labelled))
+    policy = Policy(Value(), CostRatio(2.0))
+    track = follow(
+        policy,
+        parts.labelled.truth,
+        fitted.prior,
+        fitted.history(0.3),
+        items=len(parts.target),
+        after_each=lambda: None,
+    )
+    steps = list(
+        walk_dependent(
+            parts.target,
+            fitted,
+            selector=policy.selector,
+            budget=Budget.of(0.3),
+            rules=[policy.rule],
+            adapt=(),
+        )
+    )
+    told = [step.rehearsed for step in steps if step.rehearsed is not None]
+    assert track.fixed.sum(axis=1).tolist() == [one.fixed for one in told]
+    assert track.broken.sum(axis=1).tolist() == [one.broken for one in told]
+    items = len(parts.labelled)
+    after = [one.accuracy_after for one in told]
+    assert (track.right.sum(axis=1) / items).tolist() == pytest.approx(after)
+    assert track.last.mean() == pytest.approx(after[-1])
+
+
+def test_it_finds_what_fits_and_says_how_far_to_trust_it(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.register(Model("new", labelled=world.labelled_table("new")))
+    before = contents(store)
+    seen: list[tuple[int, int]] = []
+    found = store.tune("new", budget="30%", progress=lambda done, total: seen.append((done, total)))
+    assert contents(store) == before
+    assert seen[-1][0] == seen[-1][1] == len(found.tried) * 3
+    assert found.steps == 3
+    assert found.current is not None
+    assert (found.current.selector, found.current.rule) == ("value", "balanced:80%")
+    best = max(one.figures.final - one.figures.first for one in found.tried)
+    assert found.chosen.figures.final - found.chosen.figures.first >= 0.9 * best
+    assert found.chosen.frontier or found.chosen.figures.broken == 0
+    assert found.crossed.items == 300
+    told = str(found)
+    assert f"choice: {found.chosen.selector}, {found.chosen.rule}" in told
+    assert "chosen on one half of these items and tried on the other" in told
+    assert all(len(line) <= 120 for line in told.splitlines())
+    json.dumps(found.to_dict())
+
+
+def test_a_store_follows_its_policy_until_it_is_undone(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.register(Model("new", labelled=world.labelled_table("new")))
+    accuracy = store.status()["expected_accuracy"]
+    found = store.tune("new", goal="ratio:8", apply=True)
+    assert found.step == 2
+    assert store.status()["expected_accuracy"] == accuracy
+    plan = store.plan("new", budget="20%")
+    assert (plan.request.selector, plan.request.rule) == (found.chosen.selector, found.chosen.rule)
+    again = store.tune("new", goal="ratio:8", apply=True)
+    assert again.step is None
+    assert "Nothing to do" in again.note
+    labels = store.labels()
+    done = store.revert(2)
+    assert (done.items, done.changed) == (0, 0)
+    assert store.labels().equals(labels)
+    plan = store.plan("new", budget="20%")
+    assert (plan.request.selector, plan.request.rule) == ("value", "balanced:80%")
+    store.revert(3)
+    assert store.plan("new", budget="20%").request.rule == found.chosen.rule
+    update(store, world, "best")
+    store.compact()
+    assert store.check() == []
+    assert store.plan("new", budget="20%").request.rule == found.chosen.rule
+    assert [header.kind for header in store.log()] == ["update"] * 2 + ["tune"] + ["revert"] * 2 + [
+        "update"
+    ]
+
+
+def test_tuning_leaves_pending_flips_alone(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old")
+    update(store, world, "mid", rule="max-belief+confirm", budget="60%")
+    pending = store.status()["pending"]
+    assert pending
+    found = store.tune(goal="ratio:3", apply=True)
+    assert found.step == 2
+    assert store.status()["pending"] == pending
+    store.revert(2)
+    assert store.status()["pending"] == pending
+    assert store.check() == []
+
+
+def test_a_store_decides_with_two_votes(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid")
+    for name in ("new", "best"):
+        update(store, world, name, rule="max-belief+two-votes", budget="100%")
+    for row in store.labels().to_pylist()[:60]:
+        votes = [one["vote"] for one in store.history(row["id"]) if one["vote"]]
+        label = store.history(row["id"])[1]["label"] if len(votes) > 1 else votes[0]
+        if row["label"] not in (label, votes[0]):
+            assert votes.count(row["label"]) >= 2
+    assert store.check() == []
+    assert any("two votes" in str(store.explain(f"item-{at}")) for at in range(60))
+
+
+def test_selecting_contested_items_in_a_store(tmp_path: Path, world: World) -> None:
+    """As the selector has it in memory: few votes first, then votes that contradict each other."""
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.register(Model("new", labelled=world.labelled_table("new")))
+    plan = store.plan("new", selector="contested", budget="10%")
+    votes = {name: dict(zip(range(400), world.votes[name], strict=True)) for name in ("old", "mid")}
+    voted = {
+        int(row["id"].removeprefix("item-"))
+        for row in store.labels().to_pylist()
+        if len(store.history(row["id"])) > 1
+    }
+    chosen = {
+        int(str(one).removeprefix("item-")) for one in store.planned_items(plan)["id"].to_pylist()
+    }
+    agreeing = {at for at in voted if votes["old"][at] == votes["mid"][at]}
+    assert len(chosen) == 40
+    assert not chosen & agreeing
+    assert store.check() == []
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        ((), {}, "no label yet"),
+        (("old",), {"goal": "best"}, "goal"),
+        (("old",), {"model": "nobody"}, "nobody"),
+        (("old",), {"budget": "10%"}, "no next step"),
+    ],
+)
+def test_what_cannot_be_tuned_is_said(
+    tmp_path: Path, world: World, names: tuple[str, ...], options: dict[str, Any], message: str
+) -> None:
+    store = make(tmp_path / "store", world, *names)
+    with pytest.raises(PosterityError, match=message):
+        store.tune(**options)
+
+
+def test_plain_beliefs_have_nothing_to_compare(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid", beliefs="plain")
+    with pytest.raises(InvalidData, match="cannot be compared"):
+        store.tune()
+
+
+def test_on_the_command_line(
+    tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "store")
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.register(Model("new", labelled=world.labelled_table("new")))
+    assert run(["tune", path, "new", "--goal", "ratio:8", "--budget", "20%", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["goal"] == "ratio:8"
+    assert told["step"] is None
+    assert {"selector", "rule", "final", "mean", "fixed", "broken", "frontier"} <= set(
+        told["chosen"]
+    )
+    assert run(["tune", path, "new", "--goal", "ratio:8", "--apply"]) == 0
+    assert "plans and updates now follow it" in capsys.readouterr().out
+    assert run(["log", path]) == 0
+    assert told["chosen"]["rule"] in capsys.readouterr().out
+
+
+def test_a_recording_is_tuned_on_its_labelled_part() -> None:
+    recording = synthetic_recording(items=1200, classes=4, models=4, missing=0.0, seed=2)
+    rows = replay.run(
+        recording, split=0.5, rules="cost-ratio:5", budgets=["20%"], tune=["final:95%", "ratio:5"]
+    ).rows
+    assert rows[0]["rule"] == "cost-ratio:5"
+    assert rows[1]["rule"].endswith("(tuned: final:95%)")
+    assert rows[2]["rule"].endswith("(tuned: ratio:5)")
+    again = replay.run(
+        recording,
+        split=0.5,
+        rules=rows[1]["rule"].split(" ")[0],
+        selector=rows[1]["selector"],
+        budgets=["20%"],
+    ).rows
+    assert again[0]["accuracy"] == rows[1]["accuracy"]
+    with pytest.raises(InvalidParameter, match="dependent"):
+        replay.run(recording, split=0.5, beliefs="plain", tune="final")
+
+
+def test_chosen_on_one_half_and_tried_on_the_other() -> None:
+    """The figures that were crossed are made of each half under the other half's choice."""
+    from posterity.validation.tune import PolicyTrack, Tuned
+
+    def track(rule: str, right: list[int], broken: list[int]) -> PolicyTrack:
+        counts = np.array([[5, 5], right]), np.zeros((2, 2), int), np.array([[0, 0], broken])
+        last = np.ones(20, dtype=np.bool_)
+        return PolicyTrack(Policy(Value(), parse_rule(rule)), *counts, np.array([10, 10]), last)
+
+    tracks = [
+        track("cost-ratio:2", [9, 6], [1, 4]),
+        track("cost-ratio:3", [6, 9], [3, 2]),
+    ]
+    found = Tuned.of(Goal.parse("final"), tracks, Policy(Contested(), CostRatio(9.0)))
+    assert found.current is None
+    assert found.crossed.final == pytest.approx(0.6)
+    assert found.crossed.broken == 7
