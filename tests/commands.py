@@ -113,6 +113,7 @@ OPERATIONS = {
     "votes": Operation(STEP, MID),
     "settle": Operation("settle {store}", PENDING),
     "redecide": Operation("redecide {store} --rule max-belief", PENDING),
+    "tune": Operation("tune {store} --goal at-most:50% --apply", PENDING),
     "revert": Operation("revert {store} 1", [*MID, STEP]),
     "review": Operation("review {store} --answers {in}/answers.parquet", PENDING),
     "learn": Operation("review {store} --answers {in}/answers.parquet --learn", PENDING),

@@ -34,8 +34,10 @@ _fit = fit.fit(_few, _truth, priors.uniform(2))
 fit.calibrate([(_fit, _few, _truth)], [0, 1], _fit.calibrator)
 _fit.believe(_few, [0, 1], _truth, _truth[:, None])
 _fit.value(_few, [0, 1], _truth, model=1, ratio=1)
+_fit.contest(_few, [0, 1])
+fit.weigh_patterns([(_fit, _few, _truth)], [0, 1])
 
-OPERATIONS = ("add", "update", "revert", "settle", "redecide", "review", "compact")
+OPERATIONS = ("add", "update", "revert", "settle", "redecide", "tune", "review", "compact")
 
 
 def prepared(path: Path, operation: str) -> World:
@@ -48,6 +50,7 @@ def prepared(path: Path, operation: str) -> World:
         "update",
         "settle",
         "redecide",
+        "tune",
         "review",
     ):  # with flips pending, that the update makes or drops
         report = store.update(world.model("mid"), budget="50%", rule="max-belief+confirm")
@@ -91,6 +94,8 @@ def perform(path: str, operation: str, log: str, pause: float = 0.0) -> None:
         store.settle()
     elif operation == "redecide":
         store.redecide("max-belief")
+    elif operation == "tune":
+        store.tune(goal="at-most:50%", apply=True)
     elif operation == "review":
         answers = [f"item-{number}" for number in range(0, 60, 4)]
         store.review({"id": answers, "answer": world.truth[::4]})

@@ -219,6 +219,12 @@ class Episode:
         rule = self.rng.choice(["balanced", "max-belief", "cost-ratio:3"])
         return Command(["redecide", self.store, "--rule", rule])
 
+    def tune(self) -> Command:
+        """Refused where too few labelled items have votes of all models."""
+        goal = self.rng.choice(["at-most:40%", "at-most:60%"])
+        words = ["tune", self.store, "--goal", goal, "--apply"]
+        return Command(words, impossible=lambda _: True)
+
     def review(self) -> Command | None:
         if len(self.there) < 10:
             return None
@@ -264,6 +270,7 @@ class Episode:
             self.revert: 2,
             self.settle: 1,
             self.redecide: 1,
+            self.tune: 1,
             self.review: 2,
             self.compact: 3,
             self.vacuum: 3,

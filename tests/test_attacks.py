@@ -375,6 +375,7 @@ OPERATIONS: dict[str, Callable[[Store, World], Any]] = {
     "register": lambda store, world: store.register(world.model("new")),
     "update": lambda store, world: store.update(world.model("new"), budget="30%"),
     "revert": lambda store, _: store.revert(1),
+    "tune": lambda store, _: store.tune(goal="at-most:50%", apply=True),
     "review": lambda store, _: store.review({"id": ["item-1"], "answer": ["owl"]}),
     "compact": lambda store, _: store.compact(),
 }
