@@ -391,7 +391,8 @@ def test_an_answer_that_was_lost_is_no_conflict(
     assert store.check() == []
     assert other.status()["step"] == 1
     assert len(store) == {"add": 70, "remove": 59}.get(operation, 60)
-    assert store.status()["step"] == (2 if operation in ("update", "revert", "review") else 1)
+    steps = ("update", "revert", "tune", "review")
+    assert store.status()["step"] == (2 if operation in steps else 1)
 
 
 # 7: imports

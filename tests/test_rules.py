@@ -194,7 +194,7 @@ def test_members_pass_through() -> None:
         ("cost-ratio:10,20", InvalidParameter, "two values"),
         ("cost-ratio:10+confrm", UnknownName, "rule modifier 'confrm'.*Did you mean 'confirm'"),
         ("oracle+confirm", InvalidParameter, "'oracle' takes no '.confirm'"),
-        ("replace+confirm+confirm", InvalidParameter, "'.confirm' already"),
+        ("replace+confirm+confirm", InvalidParameter, "has a modifier already"),
         ("replace:3", InvalidParameter, "takes no value"),
         ("cost-ratio:10,neutral=1,neutral=2", InvalidParameter, "'neutral' twice"),
         (Replace, InvalidParameter, "a rule object"),

@@ -84,7 +84,7 @@ def test_members_pass_through() -> None:
     ("text", "error", "message"),
     [
         ("entrpy", UnknownName, "Did you mean 'entropy'"),
-        ("", UnknownName, "known are: value, entropy, random, everything"),
+        ("", UnknownName, "known are: value, contested, entropy, random, everything"),
         ("random:x", InvalidParameter, "whole number"),
         ("random:²", InvalidParameter, "whole number"),
         ("random:99999999999999999999999", InvalidParameter, "whole number"),

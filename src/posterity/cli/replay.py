@@ -72,8 +72,9 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
 @click.option(
     "--selector",
     metavar="LIST",
-    help="Which items a model looks at: value (what its vote could change), entropy,"
-    " random[:SEED], everything. [default: value; with plain beliefs entropy]",
+    help="Which items a model looks at: value (what its vote could change), contested (few or"
+    " contradicting votes), entropy, random[:SEED], everything. [default: value; with plain beliefs"
+    " entropy]",
 )
 @click.option(
     "--budgets",
@@ -90,7 +91,8 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     " cost-ratio:C[,neutral=C0][,of.CLASS=C1], balanced[:SHARE] (a cost ratio chosen on the"
     " labelled set), at-most:SHARE[,confidence=P] (a promise, see docs/beyond.md), oracle; any but"
     " the last three with +confirm: a flip waits for the item's next vote, and is made without one"
-    " by a step that does not select the item, or at the end."
+    " by a step that does not select the item, or at the end; with +two-votes only classes with"
+    " two votes become labels."
     " [default: balanced; with plain beliefs cost-ratio:10]",
 )
 @click.option(

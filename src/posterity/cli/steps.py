@@ -56,16 +56,18 @@ _step_options = with_options(
     ),
     click.option(
         "--selector",
-        help="value (what a vote could change), entropy, random[:SEED], everything."
-        " [default: value; with plain beliefs entropy]",
+        help="value (what a vote could change), contested (few or contradicting votes), entropy,"
+        " random[:SEED], everything. [default: the store's policy, at first value; with plain"
+        " beliefs entropy]",
     ),
     click.option(
         "--rule",
         help="When a label changes. balanced: chosen on the labelled set, most corrections with few"
         " broken labels; cost-ratio:C if one broken label costs C fixed ones; at-most:0.5% to"
         " promise a limit; other names as in `replay --help`. With +confirm a flip waits for the"
-        " item's next vote, or the next update without one."
-        " [default: balanced; with plain beliefs cost-ratio:10]",
+        " item's next vote, or the next update without one; with +two-votes only classes with two"
+        " votes become labels. [default: the store's policy, at first balanced; with plain beliefs"
+        " cost-ratio:10]",
     ),
     click.option("--where", metavar="SQL", help="Only items whose payload satisfies this."),
     click.option("--seed", default=0, show_default=True, help="For random selection."),
@@ -268,7 +270,7 @@ def redecide_command(
 def tune_command(store: str, executor: str, as_json: bool, **asked: Any) -> None:
     """Find the selector and rule that serve your goal best, on your own labelled items.
 
-    The labelled items go through the store's steps and the next one, of MODEL, under some 40
+    The labelled items go through the store's steps and the next one, of MODEL, under some 50
     policies. No model is asked, and nothing is spent. The table shows the policies that no other
     beats in every respect; accuracy over the history counts how soon labels get better. What comes
     of the choice is checked: chosen on one half of the items, it is tried on the other.

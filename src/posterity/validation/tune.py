@@ -105,9 +105,10 @@ def tune(
 ) -> Tuned:
     """Try every policy of the goal's, and the one in force, on the whole history."""
     policies = goal.policies
-    # A promise is compared with promises alone: another policy makes none.
-    if current not in policies and goal.name != AT_MOST:
-        policies = [current, *policies]
+    # A promise is compared with promises alone: another policy makes none. Of equally good ones
+    # the first is chosen: there is no reason to change what is in force.
+    if current in policies or goal.name != AT_MOST:
+        policies = [current, *(policy for policy in policies if policy != current)]
     done, total = count(1), len(policies) * len(history)
 
     def tell() -> None:
@@ -201,9 +202,7 @@ class Tuned(Result):
                 f"{len(self.tried)} policies tried on {own.items:,} labelled items, over "
                 f"{counted(self.steps, 'step')}",
                 f"goal {self.goal}: {self.meaning}",
-                "",
                 *self._table(),
-                "",
                 f"choice: {self.chosen.selector}, {self.chosen.rule}",
                 self._compared(),
                 f"chosen on one half of these items and tried on the other: accuracy "
@@ -214,7 +213,12 @@ class Tuned(Result):
         )
 
     def _table(self) -> list[str]:
-        shown = [one for one in self.tried if one.frontier or one in (self.chosen, self.current)]
+        shown, alike = list[Tried](), set[Figures]()
+        for one in sorted(self.tried, key=lambda one: one not in (self.chosen, self.current)):
+            named = one in (self.chosen, self.current)
+            if named or (one.frontier and one.figures not in alike):
+                shown.append(one)
+                alike.add(one.figures)
         shown.sort(key=lambda one: (one.figures.broken, one.figures.final))
         while len(shown) > MOST_ROWS:  # those that differ least from the one before
             gaps = [
