@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
-.PHONY: help demo test test-long test-browser lint house docs bench bench-store bench-billion bench-scale torture paper trust beyond policy clean
+.PHONY: help demo test test-long test-browser lint house docs bench bench-store bench-billion bench-scale torture paper trust beyond policy patterns clean
 
 help:
 	@echo "make demo    keep real labels up to date as real detectors arrive"
@@ -23,6 +23,7 @@ help:
 	@echo "make trust   measure beliefs on recordings, write docs/beliefs-measured.md"
 	@echo "make beyond  measure promises, class shares, shift, budgets and review, write docs/beyond-measured.md"
 	@echo "make policy  replay the defaults beside fixed rules on recordings, write docs/policy-measured.md"
+	@echo "make patterns  measure beliefs per pair of votes, and whether more budget helps, write docs/patterns-measured.md"
 	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
 
 # A stamp is newer than what it was made from, or its packages are installed again.
@@ -138,6 +139,9 @@ beyond: $(VENV)/.installed
 
 policy: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.policy --recordings "$(POSTERITY_RECORDINGS)"
+
+patterns: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.patterns --recordings "$(POSTERITY_RECORDINGS)"
 
 paper: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.paper --recordings "$(POSTERITY_RECORDINGS)"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections import defaultdict
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posterity import replay
+from posterity.method.adapt import class_shares
+from posterity.method.data.arrays import Codes
+from posterity.replay import Recording
 from posterity.validation import expectation
+from posterity.validation.cross_fits import Fits
 from posterity.validation.expectation import Checked, Estimate, Sums
 
 DRAWS = 400
@@ -39,7 +46,7 @@ def test_an_interval_is_around_its_value(
     target: list[tuple[bool, float]], known: list[tuple[bool, float]]
 ) -> None:
     held = Sums.of([p for _, p in target])
-    checked = Checked.of(*map(list, zip(*known, strict=True)))
+    checked = Checked.of([hit for hit, _ in known], [p for _, p in known])
     for found, most in (
         (expectation.accuracy(held, checked), 1.0),
         (expectation.flips(held, [(checked, checked)]), np.inf),
@@ -141,3 +148,70 @@ def test_halves_that_differ_widen_a_forecast() -> None:
     assert told[0].value == told[1].value == pytest.approx(550)
     narrow, wide = (one.value - (one.low or 0.0) for one in told)
     assert wide == pytest.approx(narrow * np.sqrt(apart))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 1), st.integers(0, 3)), max_size=200))
+def test_rare_classes_miss_together(drawn: list[tuple[bool, float, int]]) -> None:
+    missed = defaultdict(list)
+    for hit, belief, code in drawn:
+        missed[code].append(hit - belief)
+    expected = sum(
+        sum(own) ** 2 if len(own) < expectation.RARE else sum(each**2 for each in own)
+        for own in missed.values()
+    )
+    hits, beliefs, codes = ([one[at] for one in drawn] for at in range(3))
+    found = Checked.of(hits, beliefs, np.array(codes, dtype=np.int32))
+    assert found.together == pytest.approx(expected, abs=1e-9)
+
+
+def characters() -> Recording:
+    """Characters and the first two words of their names, by four classifiers that remember some.
+
+    28,547 items of 4,194 classes; each says the class of the nearest character it has seen.
+    """
+    drawn = ("CJK UNIFIED", "CJK COMPATIBILITY", "HANGUL SYLLABLE", "TANGUT", "NUSHU", "KHITAN")
+    others = ("EGYPTIAN", "ANATOLIAN", "BAMUM", "SIGNWRITING")
+    named = {code: unicodedata.name(chr(code), "") for code in range(0x20, 0x30000)}
+    kept = {code: name for code, name in named.items() if name}
+    kept = {code: name for code, name in kept.items() if not name.startswith(drawn + others)}
+    words = [" ".join(name.split()[:2]) for name in kept.values()]
+    classes, truth = np.unique(words, return_inverse=True)
+    codes, rng, votes = np.array(list(kept)), np.random.default_rng(0), list[Codes]()
+    for known in (1500, 3000, 5000, 8000):
+        seen = np.sort(rng.choice(len(codes), known, replace=False))
+        after = np.searchsorted(codes[seen], codes).clip(1, known - 1)
+        below, above = seen[after - 1], seen[after]
+        nearer = codes - codes[below] <= codes[above] - codes
+        votes.append(truth[np.where(nearer, below, above)].astype(np.int32))
+    names = ["a", "b", "c", "d"]
+    return Recording(
+        classes=classes.tolist(), models=names, truth=truth.astype(np.int32), votes=np.array(votes)
+    )
+
+
+@pytest.mark.long
+def test_with_thousands_of_classes_intervals_hold() -> None:
+    """The prior of each half is learnt on the other: an item's own truth must not speak for it."""
+    recording = characters()
+    rows = replay.run(recording, split=5000 / len(recording), budgets="100%", seeds=8).rows
+    inside = [
+        row["checked_accuracy_low"] <= row["accuracy"] <= row["checked_accuracy_high"]
+        for row in rows
+    ]
+    assert sum(inside) >= 6
+    assert sum(bool(row["unlike"]) for row in rows) <= 1
+    assert abs(np.mean([row["checked_accuracy"] - row["accuracy"] for row in rows])) < 0.6
+
+
+@pytest.mark.parametrize("kind", ["labelled", "estimated", None])
+def test_each_half_has_the_prior_of_the_other(kind: str | None) -> None:
+    rng = np.random.default_rng(1)
+    truth = rng.choice(5, 200, p=[0.6, 0.2, 0.1, 0.05, 0.05]).astype(np.int32)
+    votes = np.where(rng.random((200, 2)) < 0.8, truth[:, None], 0).astype(np.int32)
+    whole = class_shares.learnt(kind, truth, 5)
+    prior = np.full(5, 0.2) if whole is None else whole
+    fits = Fits.of(votes, truth, prior, learnt=kind)
+    np.testing.assert_allclose(fits.whole.prior, prior, rtol=1e-6)
+    for half, other in zip(fits.halves, (truth[1::2], truth[::2]), strict=True):
+        own = class_shares.learnt(kind, other, 5)
+        np.testing.assert_allclose(half.prior, prior if own is None else own, rtol=1e-6)

@@ -14,7 +14,6 @@ from posterity._text import Progress
 from posterity.errors import InvalidParameter, UnknownName
 from posterity.method.adapt.adapt import NONE, Adapt, to_keep
 from posterity.method.beliefs.confusion import estimate
-from posterity.method.beliefs.priors import ESTIMATED
 from posterity.method.data.arrays import Floats
 from posterity.method.data.spec import MOST_SEED, read_seed
 from posterity.method.decide.budget import Budget, Spending, read_budget
@@ -259,8 +258,8 @@ def _walks(parts: Parts, settings: Settings) -> dict[str | None, Walk]:
     labelled, prior, soft = parts.labelled, settings.prior, settings.votes != HARD
     weights = read_prior(prior, labelled)
     if settings.dependent:
-        follow = isinstance(prior, str) and prior == ESTIMATED
-        fitted = Fitted(labelled, weights, soft=soft, follow=follow)
+        learnt = prior if isinstance(prior, str) else None
+        fitted = Fitted(labelled, weights, soft=soft, learnt=learnt)
         return {None: partial(walk_dependent, parts.target, fitted, adapt=settings.adapt)}
     temperatures = fit_temperatures(labelled) if settings.votes == CALIBRATED else []
     plainly = partial(walk, prior=weights, soft=soft, temperatures=temperatures)

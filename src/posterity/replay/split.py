@@ -138,8 +138,7 @@ def read_prior(given: str | Floats, labelled: Recording) -> Floats:
         return priors.given(given, classes=classes)
     if given == priors.UNIFORM:
         return priors.uniform(classes)
-    if given == priors.LABELLED:
-        return priors.labelled(labelled.truth, classes=classes)
-    if given == priors.ESTIMATED:
-        return class_shares.of_labelled(np.bincount(labelled.truth, minlength=classes))
+    learnt = class_shares.learnt(given, labelled.truth, classes)
+    if learnt is not None:
+        return learnt
     return priors.read(Path(given), labelled.classes)

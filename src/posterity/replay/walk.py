@@ -14,6 +14,7 @@ from posterity.method.adapt.adapt import DEFAULT
 from posterity.method.beliefs import temperature as reading
 from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import Dependence
+from posterity.method.beliefs.priors import ESTIMATED
 from posterity.method.beliefs.temperature import Temperature
 from posterity.method.data import arrays
 from posterity.method.data.arrays import Codes, Floats, Rows
@@ -107,9 +108,9 @@ class Fitted:
     """What dependent beliefs learn from a labelled set as models arrive."""
 
     def __init__(
-        self, labelled: Recording, prior: Floats, *, soft: bool = False, follow: bool = False
+        self, labelled: Recording, prior: Floats, *, soft: bool = False, learnt: str | None = None
     ) -> None:
-        """``follow``: the prior is to follow the target's votes."""
+        """``learnt``: the kind of prior, if it comes from the labelled set."""
         for model, cast in zip(labelled.models, labelled.votes, strict=True):
             if not (cast != MISSING).any():
                 raise InvalidData(f"The model '{model}' has no vote on the labelled set.")
@@ -118,13 +119,21 @@ class Fitted:
                 f"Dependent beliefs need at least {LEAST} labelled items; got {len(labelled)}.",
                 hint="Use more of them, or plain beliefs.",
             )
-        self.labelled, self.prior, self.follow = labelled, prior, follow
+        self.labelled, self.prior = labelled, prior
+        self.follow = learnt == ESTIMATED
+        """Whether the prior is to follow the target's votes."""
         self.soft = [labelled.soft_votes(at) for at in range(len(labelled.models))] if soft else []
         """The labelled soft votes of each model; none where votes are hard."""
         readings = [SoftReadings.of(each, labelled.truth, len(prior)) for each in self.soft]
         votes = labelled.votes.T.astype(np.int32)
         self.fits = [
-            Fits.of(np.ascontiguousarray(votes[:, :some]), labelled.truth, prior, readings[:some])
+            Fits.of(
+                np.ascontiguousarray(votes[:, :some]),
+                labelled.truth,
+                prior,
+                readings[:some],
+                learnt=learnt,
+            )
             for some in range(1, len(labelled.models) + 1)
         ]
         """With the models up to each one."""

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from posterity.method.adapt import class_shares
 from posterity.method.beliefs import fit as beliefs_fit
 from posterity.method.beliefs import temperature
 from posterity.method.beliefs.confusion import Confusion
@@ -54,18 +55,24 @@ class Fits:
         prior: Floats,
         readings: Sequence[SoftReadings] = (),
         *,
+        learnt: str | None = None,
         answered: int = 0,
     ) -> Fits:
         """From the votes (n, T) of the models so far, and how soft ones of each are to be read.
 
-        ``answered``: so many of the items, the last ones, were chosen for a review by all their
-        votes: among those with some of these votes they are not a fair sample.
+        ``learnt``: the kind of prior, if it comes from the labelled set; each half then has that of
+        the other, for among many classes an item's own truth would speak for it. ``answered``: so
+        many of the items, the last ones, were chosen for a review by all their votes: among those
+        with some of these votes they are not a fair sample.
         """
         labelled = np.arange(len(truth)) < len(truth) - answered
 
         def fitted(rows: Mask) -> Dependence:
-            patterns = Patterns.of(votes[rows & labelled], truth[rows & labelled])
-            return beliefs_fit.fit(votes[rows], truth[rows], prior, patterns=patterns)
+            known = truth[rows & labelled]
+            own = None if rows.all() else class_shares.learnt(learnt, known, len(prior))
+            patterns = Patterns.of(votes[rows & labelled], known)
+            believed = prior if own is None else own
+            return beliefs_fit.fit(votes[rows], truth[rows], believed, patterns=patterns)
 
         first, second = (
             replace(fitted(rows), temperatures=tuple(each.halves[side] for each in readings))

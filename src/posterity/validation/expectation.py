@@ -15,6 +15,7 @@ from math import sqrt
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posterity._text import Result
 from posterity.method.data.arrays import ArrayLike, Floats
@@ -28,6 +29,10 @@ LEAST_APART = 0.05**2
 FEW = 1.0
 """Added to counts that stand for a variance: having seen none does not make it none."""
 
+
+RARE = 30
+"""Labels of a class with fewer labelled items are believed by what few others taught: they are all
+right, or all wrong, more often than if each was on its own."""
 
 MOST_MOVED, HALVINGS = 40.0, 60
 """How far log-odds are moved at most, and how often that is halved to find out how far."""
@@ -90,14 +95,24 @@ class Checked(_Summed):
     """
 
     right: int = 0
+    together: float = 0.0
+    """The squares where what rare classes missed is summed up first; see ``RARE``."""
 
     @classmethod
-    def of(cls, right: ArrayLike, beliefs: ArrayLike) -> Checked:
+    def of(
+        cls, right: ArrayLike, beliefs: ArrayLike, labels: NDArray[np.int32] | None = None
+    ) -> Checked:
         """From one belief a label, and whether it is right."""
         hit = np.asarray(right, dtype=np.float64)
         each = np.asarray(beliefs, dtype=np.float64)
-        missed = float(((hit - each) ** 2).sum())
-        return cls(len(each), float(each.sum()), missed, int(hit.sum()))
+        missed = hit - each
+        squares = together = float((missed**2).sum())
+        if labels is not None and len(labels):
+            _, own, items = np.unique(labels, return_inverse=True, return_counts=True)
+            rare = items < RARE
+            together = float((missed[~rare[own]] ** 2).sum())
+            together += float((np.bincount(own, missed)[rare] ** 2).sum())
+        return cls(len(each), float(each.sum()), squares, int(hit.sum()), together)
 
     @property
     def missed(self) -> float:
@@ -118,9 +133,12 @@ def accuracy(sums: Sums, checked: Checked | None = None) -> Estimate | None:
     believed = sums.belief / sums.items
     if checked is None or checked.items < 2:
         return Estimate(believed)
-    spread = max(0.0, checked.squares / checked.items - checked.missed**2)
+    squares = max(checked.squares, checked.together)
+    spread = max(0.0, squares / checked.items - checked.missed**2)
     # The labelled items are a sample; and so is the target, of items like it.
     variance = (spread + FEW / checked.items) / (checked.items - 1)
+    # Rare classes of the target miss together too, as the fit of all labelled items has them.
+    variance += max(0.0, checked.together - checked.squares) / checked.items**2
     variance += sums.variance / sums.items**2
     value = _share(believed + checked.missed)
     reach = _quantile(checked.items - 1) * sqrt(variance)

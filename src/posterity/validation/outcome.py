@@ -138,7 +138,7 @@ class StepHalf:
             fixing += Checked.of((made.after == true)[changed], made.belief_after[changed])
             breaking += Checked.of((made.before == true)[changed], made.belief_before[changed])
         return cls(
-            Checked.of(right, belief).drifted(drift),
+            Checked.of(right, belief, labels.label[has]).drifted(drift),
             fixing,
             breaking,
             flips,

@@ -212,7 +212,8 @@ def _fits(context: Context, models: Sequence[str], labelled: Labelled, prior: Fl
     more, answers = answered_votes(context, models, labelled.keys)
     votes = np.concatenate([labelled.votes, more])
     truths = np.concatenate([truth, answers])
-    return Fits.of(votes, truths, prior, readings, answered=len(answers))
+    learnt = context.description.prior
+    return Fits.of(votes, truths, prior, readings, learnt=learnt, answered=len(answers))
 
 
 _LAST: dict[Hashable, Walked | None] = {}

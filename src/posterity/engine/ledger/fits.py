@@ -279,10 +279,9 @@ class StoreFits:
         for model in sorted(newest, key=lambda model: model.name != arriving):
             truths = model.counted(len(self._classes)).truth_counts
             if truths.sum():
-                if kind == priors.ESTIMATED:  # before there is a target to estimate it from
-                    return tuple(class_shares.of_labelled(truths).tolist())
-                truth = np.repeat(np.arange(len(truths)), truths)
-                return tuple(priors.labelled(truth, classes=self._classes).tolist())
+                truth = np.repeat(np.arange(len(truths), dtype=np.int32), truths)
+                found = class_shares.learnt(kind, truth, len(truths))
+                return None if found is None else tuple(found.tolist())
         if kind == priors.ESTIMATED:
             return None  # nobody knows how frequent classes are
         raise InvalidData(

@@ -60,6 +60,15 @@ def of_labelled(counts: Counts) -> Floats:
     return drawn(counts.astype(np.float64), priors.uniform(len(counts)))
 
 
+def learnt(kind: str | None, truth: Codes, classes: int) -> Floats | None:
+    """The prior that labelled items tell of; None where it is not learnt from them."""
+    if kind == priors.LABELLED:
+        return priors.labelled(truth, classes=classes)
+    if kind == priors.ESTIMATED:  # before there is a target to estimate it from
+        return of_labelled(np.bincount(truth, minlength=classes))
+    return None
+
+
 def followed(fit: Dependence, votes: VoteTable, who: Sequence[int]) -> Dependence:
     """The same with the prior that a target's votes (n, M) of the models ``who`` tell of."""
     votes = votes[np.flatnonzero((votes.hard != MISSING).any(axis=1))]
