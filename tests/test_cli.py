@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from posterity import cli
+from posterity.method.kernels.compiler import uninterrupted
 from tests.digits import record_digits
 from tests.test_replay import KEYS
 
@@ -251,3 +254,21 @@ def test_an_interrupt_while_modules_load_is_an_interrupt(
     monkeypatch.setattr(cli.cli, "main", stopped)
     assert cli.run(["status", "nowhere"]) == 130
     assert "Interrupted." in capsys.readouterr().err
+
+
+def test_an_interrupt_while_kernels_are_made_waits_for_them() -> None:
+    """Raised while LLVM calls back, it would crash the process."""
+    done = []
+
+    def make() -> None:
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+            done.append("whole")
+
+    with pytest.raises(KeyboardInterrupt):
+        make()
+    assert done == ["whole"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with uninterrupted():
+        pass

@@ -98,8 +98,9 @@ def test_a_model_is_asked_by_its_name(
     assert "new voted on 5 items" in out
     _, err = run(capsys, "update", store, "new", "--predict", "mymodels:cats", "--more", code=2)
     assert "cannot be imported" in err
-    _, err = run(capsys, "update", store, "new", "--predict", "nonsense", "--more", code=2)
-    assert "package.module:name" in err
+    for nowhere in ("nonsense", ".:owls", "..mymodels:owls"):
+        _, err = run(capsys, "update", store, "new", "--predict", nowhere, "--more", code=2)
+        assert "package.module:name" in err
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def load_predict(spec: str) -> Predict:
 
 def _module_and_name(spec: str) -> tuple[str, str]:
     module, colon, name = spec.partition(":")
-    if not colon or not module or not name:
+    if not colon or not module or not name or module.startswith("."):  # relative to what?
         raise InvalidParameter.of(
             "predict", "package.module:name, or an adapter such as onnx-runtime:model.onnx", spec
         )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -64,7 +67,34 @@ def _forgiving(kernel: Any) -> Any:
         return found
 
     kept.load_overload = load_overload
+    compile_one = kernel.compile
+
+    def compile_whole(signature: Any) -> Any:
+        with uninterrupted():
+            return compile_one(signature)
+
+    kernel.compile = compile_whole
     return kernel
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until this is done: raised while LLVM calls Python back, it crashes the process.
+
+    Only the main thread is ever interrupted.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield
+        return
+    waiting = []
+    signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    for number, frame in waiting[:1]:
+        usual(number, frame)
 
 
 LEAST_ITEMS = 2**13
