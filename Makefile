@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
-.PHONY: help demo test test-long test-browser lint house docs bench bench-store bench-billion bench-scale torture paper trust beyond policy patterns clean
+.PHONY: help demo test test-long test-browser lint house docs bench bench-store bench-billion bench-scale torture paper trust beyond learnt policy patterns clean
 
 help:
 	@echo "make demo    keep real labels up to date as real detectors arrive"
@@ -21,7 +21,8 @@ help:
 	@echo "make bench-scale  a step on Ray beside one on this machine, write docs/scale-measured.md"
 	@echo "make torture      kill commands at 700 random moments, run 2,000 random ones at once, feed hostile files and values, break a Ray cluster (an hour to an hour and a half)"
 	@echo "make trust   measure beliefs on recordings, write docs/beliefs-measured.md"
-	@echo "make beyond  measure promises, class shares, shift, budgets and review, write docs/beyond-measured.md"
+	@echo "make beyond  measure shift, budgets and review, write docs/beyond-measured.md"
+	@echo "make learnt  measure learnt class frequencies and promises on recordings, write docs/learnt-measured.md"
 	@echo "make policy  replay the defaults beside fixed rules on recordings, write docs/policy-measured.md"
 	@echo "make patterns  measure beliefs per pair of votes, and whether more budget helps, write docs/patterns-measured.md"
 	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
@@ -136,6 +137,9 @@ trust: $(VENV)/.installed
 
 beyond: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.beyond --recordings "$(POSTERITY_RECORDINGS)"
+
+learnt: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.learnt --recordings "$(POSTERITY_RECORDINGS)"
 
 policy: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.policy --recordings "$(POSTERITY_RECORDINGS)"

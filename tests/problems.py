@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,4 +80,29 @@ def synthetic_recording(
         truth=truth.astype(np.int32),
         votes=votes,
         name="synthetic",
+    )
+
+
+def characters() -> Recording:
+    """Characters and the first two words of their names, by four classifiers that remember some.
+
+    28,547 items of 4,194 classes; each says the class of the nearest character it has seen.
+    """
+    drawn = ("CJK UNIFIED", "CJK COMPATIBILITY", "HANGUL SYLLABLE", "TANGUT", "NUSHU", "KHITAN")
+    others = ("EGYPTIAN", "ANATOLIAN", "BAMUM", "SIGNWRITING")
+    named = {code: unicodedata.name(chr(code), "") for code in range(0x20, 0x30000)}
+    kept = {code: name for code, name in named.items() if name}
+    kept = {code: name for code, name in kept.items() if not name.startswith(drawn + others)}
+    words = [" ".join(name.split()[:2]) for name in kept.values()]
+    classes, truth = np.unique(words, return_inverse=True)
+    codes, rng, votes = np.array(list(kept)), np.random.default_rng(0), list[Codes]()
+    for known in (1500, 3000, 5000, 8000):
+        seen = np.sort(rng.choice(len(codes), known, replace=False))
+        after = np.searchsorted(codes[seen], codes).clip(1, known - 1)
+        below, above = seen[after - 1], seen[after]
+        nearer = codes - codes[below] <= codes[above] - codes
+        votes.append(truth[np.where(nearer, below, above)].astype(np.int32))
+    names = ["a", "b", "c", "d"]
+    return Recording(
+        classes=classes.tolist(), models=names, truth=truth.astype(np.int32), votes=np.array(votes)
     )

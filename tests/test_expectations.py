@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable
 
@@ -13,11 +12,10 @@ from hypothesis import strategies as st
 
 from posterity import replay
 from posterity.method.adapt import class_shares
-from posterity.method.data.arrays import Codes
-from posterity.replay import Recording
 from posterity.validation import expectation
 from posterity.validation.cross_fits import Fits
 from posterity.validation.expectation import Checked, Estimate, Sums
+from tests.problems import characters
 
 DRAWS = 400
 
@@ -162,31 +160,6 @@ def test_rare_classes_miss_together(drawn: list[tuple[bool, float, int]]) -> Non
     hits, beliefs, codes = ([one[at] for one in drawn] for at in range(3))
     found = Checked.of(hits, beliefs, np.array(codes, dtype=np.int32))
     assert found.together == pytest.approx(expected, abs=1e-9)
-
-
-def characters() -> Recording:
-    """Characters and the first two words of their names, by four classifiers that remember some.
-
-    28,547 items of 4,194 classes; each says the class of the nearest character it has seen.
-    """
-    drawn = ("CJK UNIFIED", "CJK COMPATIBILITY", "HANGUL SYLLABLE", "TANGUT", "NUSHU", "KHITAN")
-    others = ("EGYPTIAN", "ANATOLIAN", "BAMUM", "SIGNWRITING")
-    named = {code: unicodedata.name(chr(code), "") for code in range(0x20, 0x30000)}
-    kept = {code: name for code, name in named.items() if name}
-    kept = {code: name for code, name in kept.items() if not name.startswith(drawn + others)}
-    words = [" ".join(name.split()[:2]) for name in kept.values()]
-    classes, truth = np.unique(words, return_inverse=True)
-    codes, rng, votes = np.array(list(kept)), np.random.default_rng(0), list[Codes]()
-    for known in (1500, 3000, 5000, 8000):
-        seen = np.sort(rng.choice(len(codes), known, replace=False))
-        after = np.searchsorted(codes[seen], codes).clip(1, known - 1)
-        below, above = seen[after - 1], seen[after]
-        nearer = codes - codes[below] <= codes[above] - codes
-        votes.append(truth[np.where(nearer, below, above)].astype(np.int32))
-    names = ["a", "b", "c", "d"]
-    return Recording(
-        classes=classes.tolist(), models=names, truth=truth.astype(np.int32), votes=np.array(votes)
-    )
 
 
 @pytest.mark.long

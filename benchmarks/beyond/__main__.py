@@ -9,22 +9,15 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from benchmarks.beyond import budgets, promises, review, shares, shift, weights
+from benchmarks.beyond import budgets, review, shift, weights
 from benchmarks.beyond.page import write_page
 from posterity.replay import Results
 
-PARTS = ("promises", "shares", "shift", "weights", "budgets", "review")
+PARTS = ("shift", "weights", "budgets", "review")
 
 
-def jobs(
-    part: str, recordings: Path, splits: int
-) -> Iterator[tuple[str, Callable[[], Results | review.Rows]]]:
+def jobs(part: str, recordings: Path) -> Iterator[tuple[str, Callable[[], Results | review.Rows]]]:
     """What to keep the rows as, and how to make them."""
-    if part == "promises":
-        for name in promises.SEQUENCES:
-            yield f"promises-{name}", partial(promises.measure, recordings, name, splits)
-    if part == "shares":
-        yield "shares", partial(_together, recordings)
     if part == "shift":
         for name, budget in product(shift.PAIRS, shift.BUDGETS):
             for at, kind in enumerate(shift.KINDS):
@@ -45,18 +38,10 @@ def jobs(
             yield f"review-{name}", partial(review.measure, recordings, name)
 
 
-def _together(recordings: Path) -> Results:
-    found = Results()
-    for seed in range(1, shares.SEEDS + 1):
-        found.extend(shares.measure(recordings, seed))
-    return found
-
-
 def main() -> None:
     """See ``--help``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--recordings", type=Path, required=True, help="folder of .npz recordings")
-    parser.add_argument("--splits", type=int, default=promises.SPLITS, help="of a promise")
     parser.add_argument("--rows", type=Path, default=Path("build/beyond"), help="where rows are")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
@@ -65,7 +50,7 @@ def main() -> None:
     options = parser.parse_args()
     options.rows.mkdir(parents=True, exist_ok=True)
     for part in () if options.redraw else options.parts:
-        for name, make in jobs(part, options.recordings, options.splits):
+        for name, make in jobs(part, options.recordings):
             if options.only in name:
                 started = time.perf_counter()
                 make().write(options.rows / f"{name}.parquet")
