@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posterity import Model, replay
+from posterity import Model, Store, replay
 from posterity.cli import run
 from posterity.errors import InvalidData, InvalidParameter, PosterityError
 from posterity.method.decide.policy import Figures, Goal, Policy
@@ -170,6 +170,44 @@ def test_it_finds_what_fits_and_says_how_far_to_trust_it(tmp_path: Path, world: 
     json.dumps(found.to_dict())
 
 
+def test_what_was_tried_is_kept_until_something_changes(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSTERITY_CACHE", str(tmp_path / "cache"))
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.register(Model("new", labelled=world.labelled_table("new")))
+    tried: list[str] = []
+
+    def counted(policy: Policy, *rest: Any, **options: Any) -> Any:
+        tried.append(str(policy))
+        return follow(policy, *rest, **options)
+
+    monkeypatch.setattr("posterity.validation.tune.follow", counted)
+
+    def tuned(goal: str, budget: str = "30%") -> tuple[dict[str, Any], int]:
+        tried.clear()
+        found = Store(store.path).tune("new", goal=goal, budget=budget)
+        return found.to_dict(), len(tried)
+
+    first, every = tuned("final")
+    assert every == len(first["tried"])
+    assert tuned("final") == (first, 0)
+    other, more = tuned("ratio:5")  # another goal for the same policies
+    assert more == 0
+    promised, more = tuned("at-most:30%")
+    assert more == len(promised["tried"]) == 3
+    assert tuned("final") == (first, 0)
+    assert tuned("final", "40%")[1] == every
+    update(store, world, "new", budget="10%")
+    store.register(Model("newest", labelled=world.labelled_table("new")))
+    tried.clear()
+    Store(store.path).tune("newest", goal="final", budget="30%")
+    assert len(tried) == every
+    monkeypatch.setenv("POSTERITY_CACHE", "off")
+    assert tuned("ratio:5")[1] == every
+    assert other["tried"] == first["tried"]
+
+
 def test_a_store_follows_its_policy_until_it_is_undone(tmp_path: Path, world: World) -> None:
     store = make(tmp_path / "store", world, "old", "mid")
     store.register(Model("new", labelled=world.labelled_table("new")))
@@ -311,16 +349,14 @@ def test_chosen_on_one_half_and_tried_on_the_other() -> None:
     """The figures that were crossed are made of each half under the other half's choice."""
     from posterity.validation.tune import PolicyTrack, Tuned
 
-    def track(rule: str, right: list[int], broken: list[int]) -> PolicyTrack:
+    def track(right: list[int], broken: list[int]) -> PolicyTrack:
         counts = np.array([[5, 5], right]), np.zeros((2, 2), int), np.array([[0, 0], broken])
         last = np.ones(20, dtype=np.bool_)
-        return PolicyTrack(Policy(Value(), parse_rule(rule)), *counts, np.array([10, 10]), last)
+        return PolicyTrack(*counts, np.array([10, 10]), last)
 
-    tracks = [
-        track("cost-ratio:2", [9, 6], [1, 4]),
-        track("cost-ratio:3", [6, 9], [3, 2]),
-    ]
-    found = Tuned.of(Goal.parse("final"), tracks, Policy(Contested(), CostRatio(9.0)))
+    policies = [Policy(Value(), parse_rule(f"cost-ratio:{ratio}")) for ratio in (2, 3)]
+    tracks = [track([9, 6], [1, 4]), track([6, 9], [3, 2])]
+    found = Tuned.of(Goal.parse("final"), policies, tracks, Policy(Contested(), CostRatio(9.0)))
     assert found.current is None
     assert found.crossed.final == pytest.approx(0.6)
     assert found.crossed.broken == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,7 +46,7 @@ from posterity.replay.split import (
     take_apart,
 )
 from posterity.replay.walk import Fitted, Step, fit, fit_temperatures, walk, walk_dependent
-from posterity.validation.tune import Tuned
+from posterity.validation.tune import PolicyTrack, Tuned
 from posterity.validation.tune import tune as tune_history
 
 HARD, SOFT, CALIBRATED = "hard", "soft", "calibrated"
@@ -172,9 +173,11 @@ def run(
             }
             for rule, scored in zip(named, scores.by_rule, strict=True):
                 results.add(setting | {"rule": rule}, scored, seconds)
+        tracks = defaultdict[str, dict[str, PolicyTrack]](dict)  # goals have policies in common
         for (goal, wanted), budget in tunings:
             scores, clock = Scores(parts.target.truth, 1), time.perf_counter()
-            chosen = tuned(walks[None], wanted, budget, len(parts.target)).chosen
+            known = tracks[str(budget)]
+            chosen = tuned(walks[None], wanted, budget, len(parts.target), known).chosen
             how = parse_selector(chosen.selector), [parse_rule(chosen.rule)]
             for step in walks[None](selector=how[0], rules=how[1], budget=budget, seed=draw):
                 scores.add(step)
@@ -186,13 +189,21 @@ def run(
     return results
 
 
-def tuned(walked: Walk, goal: Goal, budget: Budget | Spending, items: int) -> Tuned:
-    """The policy that serves a goal best on the labelled set."""
+def tuned(
+    walked: Walk,
+    goal: Goal,
+    budget: Budget | Spending,
+    items: int,
+    known: dict[str, PolicyTrack] | None = None,
+) -> Tuned:
+    """The policy that serves a goal best on the labelled set; ``known``: those already tried."""
     fitted: Fitted = walked.args[1]
     share = budget.share(items) if isinstance(budget, Budget) else 1.0
     usual = Policy(parse_selector(DEFAULT_SELECTOR[DEPENDENT]), parse_rule(DEFAULT_RULE[DEPENDENT]))
     truth, history = fitted.labelled.truth, fitted.history(min(1.0, share))
-    return tune_history(truth, fitted.prior, history, goal=goal, current=usual, items=items)
+    return tune_history(
+        truth, fitted.prior, history, goal=goal, current=usual, items=items, known=known
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

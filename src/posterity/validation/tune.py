@@ -6,7 +6,7 @@ rehearsal. The choice is checked in the same way: chosen on one half, tried on t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, pairwise
@@ -34,7 +34,6 @@ MOST_ROWS = 12
 class PolicyTrack:
     """What a policy did on each half of the labelled items, step by step."""
 
-    policy: Policy
     right: Counts
     """(steps, 2)"""
     fixed: Counts
@@ -86,7 +85,7 @@ def follow(
             counts[:, number, side] = half.labels.right, flips.positive, flips.negative
         after_each()
     right, fixed, broken = counts
-    return PolicyTrack(policy, right, fixed, broken, rehearsal.sizes, rehearsal.right)
+    return PolicyTrack(right, fixed, broken, rehearsal.sizes, rehearsal.right)
 
 
 def _believed(fits: Fits, rehearsal: Rehearsal) -> Dependence:
@@ -101,24 +100,40 @@ def tune(
     goal: Goal,
     current: Policy,
     items: int,
+    known: MutableMapping[str, PolicyTrack] | None = None,
     progress: Progress | None = None,
 ) -> Tuned:
-    """Try every policy of the goal's, and the one in force, on the whole history."""
-    policies = goal.policies
-    # A promise is compared with promises alone: another policy makes none. Of equally good ones
-    # the first is chosen: there is no reason to change what is in force.
-    if current in policies or goal.name != AT_MOST:
-        policies = [current, *(policy for policy in policies if policy != current)]
-    done, total = count(1), len(policies) * len(history)
+    """Try every policy of the goal's, and the one in force, on the whole history.
+
+    ``known``: tracks of the same history by policy; those that are missing are added.
+    """
+    tracks = {} if known is None else known
+    missing = [one for one in compared(goal, current) if str(one) not in tracks]
+    done, total = count(1), len(missing) * len(history)
 
     def tell() -> None:
         if progress:
             progress(next(done), total)
 
-    tracks = [
-        follow(policy, truth, prior, history, items=items, after_each=tell) for policy in policies
-    ]
-    return Tuned.of(goal, tracks, current)
+    for policy in missing:
+        tracks[str(policy)] = follow(policy, truth, prior, history, items=items, after_each=tell)
+    return chosen(goal, current, tracks)
+
+
+def compared(goal: Goal, current: Policy) -> list[Policy]:
+    """The policies of a goal, and the one in force."""
+    policies = goal.policies
+    # A promise is compared with promises alone: another policy makes none. Of equally good ones
+    # the first is chosen: there is no reason to change what is in force.
+    if current in policies or goal.name != AT_MOST:
+        return [current, *(policy for policy in policies if policy != current)]
+    return policies
+
+
+def chosen(goal: Goal, current: Policy, tracks: Mapping[str, PolicyTrack]) -> Tuned:
+    """The policy that serves the goal best, when all have been tried."""
+    policies = compared(goal, current)
+    return Tuned.of(goal, policies, [tracks[str(policy)] for policy in policies], current)
 
 
 @dataclass(frozen=True)
@@ -159,20 +174,26 @@ class Tuned(Result):
     note: str = ""
 
     @classmethod
-    def of(cls, goal: Goal, tracks: Sequence[PolicyTrack], current: Policy) -> Tuned:
+    def of(
+        cls,
+        goal: Goal,
+        policies: Sequence[Policy],
+        tracks: Sequence[PolicyTrack],
+        current: Policy,
+    ) -> Tuned:
         """From what every policy did."""
         figures = [track.figures() for track in tracks]
         tried = [
             Tried(
-                str(track.policy.selector),
-                str(track.policy.rule),
+                str(policy.selector),
+                str(policy.rule),
                 own,
                 not any(other.beats(own) for other in figures),
             )
-            for track, own in zip(tracks, figures, strict=True)
+            for policy, own in zip(policies, figures, strict=True)
         ]
         best = goal.choose(figures)
-        places = [at for at, track in enumerate(tracks) if track.policy == current]
+        places = [at for at, policy in enumerate(policies) if policy == current]
         gained = np.zeros(1)
         if places:
             gained = tracks[best].last.astype(np.float64) - tracks[places[0]].last

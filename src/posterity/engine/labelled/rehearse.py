@@ -220,19 +220,29 @@ _LAST: dict[Hashable, Walked | None] = {}
 """The last walk by what it was made of: an update plans with it, and commits with it again."""
 
 
-def _walked(context: Context, models: list[str], prior: Floats, *, watched: bool) -> Walked | None:
+def voters(context: Context, arriving: str) -> list[str]:
+    """The models whose votes count, in order of arrival, and the one that votes next."""
+    return list(dict.fromkeys([*(header.voter for header in context.live_updates), arriving]))
+
+
+def made_of(context: Context, models: Sequence[str], prior: Floats) -> tuple[Hashable, ...]:
+    """What the labelled items' steps depend on: where it is the same, so are they."""
     snapshots = context.ledger.files_of(HEADER_SHARD), context.arrivals.data_files()
     labelled = context.labelled_table.data_files()
     # Names of files are used once in the world: what is made of the same files is the same.
     names = (file.path for files in (*snapshots, labelled) for file in files)
     removed = len(context.removed)  # answers may be about items that are gone
     # Of copies of a store one may have more classes, and another prior.
-    made_of = (*names, *models, prior.tobytes(), watched, removed)
-    kept = _LAST.get(made_of)
+    return (*names, *models, prior.tobytes(), removed)
+
+
+def _walked(context: Context, models: list[str], prior: Floats, *, watched: bool) -> Walked | None:
+    key = (*made_of(context, models, prior), watched)
+    kept = _LAST.get(key)
     if kept is None:
         kept = Walked.of(context, models, prior, dependent=True, watched=watched)
         _LAST.clear()
-        _LAST[made_of] = kept
+        _LAST[key] = kept
     return None if kept is None else kept.copy()
 
 
@@ -242,7 +252,7 @@ class Prepared:
     def __init__(self, context: Context, arriving: str, *, watched: bool = False) -> None:
         """``watched``: the most believed classes are looked at too, which takes longer."""
         self._context, self._live, self.arriving = context, context.live_updates, arriving
-        self.models = list(dict.fromkeys([*(header.voter for header in self._live), arriving]))
+        self.models = voters(context, arriving)
         self.model = self.models.index(arriving)
         self.base = context.fits.now(arriving)
         self._walked, self.why_plain = None, ""

@@ -12,12 +12,13 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import make_step
 from posterity.engine.ledger.steps import TUNE
 from posterity.engine.ledger.totals import total_of
-from posterity.engine.plan.prospects import arriving
+from posterity.engine.plan.prospects import arriving as still_arriving
+from posterity.engine.plan.tracks import Tracks
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.decide.budget import Budget
 from posterity.method.decide.defaults import DEFAULT_BUDGET
 from posterity.method.decide.policy import Goal
-from posterity.validation.tune import Tuned
+from posterity.validation.tune import Tuned, chosen, compared
 from posterity.validation.tune import tune as tune_history
 
 
@@ -41,16 +42,13 @@ def tune(
             hint="Give the items their first labels with `posterity update` or `import`.",
         )
     if model is None:
-        known = (name for name in arriving(context) if not context.models[name].pending)
+        known = (name for name in still_arriving(context) if not context.models[name].pending)
         model = next(known, None)
     elif context.model(model).pending:
         raise InvalidData(
             f"'{model}' has not voted on its labelled items yet, so how it errs is not known.",
             hint=f"Let it: posterity update STORE {model}.",
         )
-    prepared = Prepared(context, live[-1].voter if model is None else model)
-    if not prepared.dependent:
-        raise InvalidData(f"Policies cannot be compared: {NO_REHEARSAL}.")
     share = None
     if model is not None:
         spent = Budget.of(DEFAULT_BUDGET if budget is None else budget)
@@ -60,16 +58,26 @@ def tune(
             "Every model has voted on every item: there is no next step with a budget.",
             hint="Leave out the budget, or register another model.",
         )
-    truth, prior, history = prepared.history(share)
-    found = tune_history(
-        truth,
-        prior,
-        history,
-        goal=wanted,
-        current=context.policy,
-        items=context.there,
-        progress=progress,
-    )
+    arriving, current = live[-1].voter if model is None else model, context.policy
+    tracks = Tracks(context, arriving, share)
+    if all(str(policy) in tracks.known for policy in compared(wanted, current)):
+        found = chosen(wanted, current, tracks.known)
+    else:
+        prepared = Prepared(context, arriving)
+        if not prepared.dependent:
+            raise InvalidData(f"Policies cannot be compared: {NO_REHEARSAL}.")
+        truth, prior, history = prepared.history(share)
+        found = tune_history(
+            truth,
+            prior,
+            history,
+            goal=wanted,
+            current=current,
+            items=context.there,
+            known=tracks.known,
+            progress=progress,
+        )
+        tracks.keep()
     return replace(found, note="`--apply` makes it the store's policy for later plans and updates")
 
 
