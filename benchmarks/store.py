@@ -202,7 +202,7 @@ class Kind:
     """How a store believes, chooses and decides."""
 
     options: dict[str, Any] = field(default_factory=dict)
-    rule: str = "cost-ratio:10"
+    rule: str | None = None
     budget: str = "10%"
     learn: bool | None = None
     """Whether answers, given before the plan, are learnt from; None: there are none."""
@@ -210,9 +210,11 @@ class Kind:
 
 KINDS = {
     "plain beliefs": Kind({"beliefs": "plain"}),
-    "defaults: dependent beliefs, selector `value`": Kind(),
+    "defaults: dependent beliefs, prior `estimated`, selector `value`, rule `balanced`": Kind(),
+    "the same with `--prior uniform` and `cost-ratio:10`": Kind(
+        {"prior": "uniform"}, rule="cost-ratio:10"
+    ),
     "the same with a promise, `at-most:1%`": Kind(rule="at-most:1%"),
-    "the same with class shares, `--prior estimated`": Kind({"prior": "estimated"}),
     "the same with `--adapt difficulty,confusions`": Kind({"adapt": ["difficulty", "confusions"]}),
     "the same with a budget over time, `total:20%,horizon=2`": Kind(budget="total:20%,horizon=2"),
     "the defaults after a review": Kind(learn=False),
