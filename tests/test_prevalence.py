@@ -129,7 +129,9 @@ def test_a_store_follows_and_says_so(tmp_path: Path) -> None:
             report = store.update(name, votes=votes, budget="100%", rule="max-belief")
         labels = store.labels().sort_by("row").column("label").to_numpy(zero_copy_only=False)
         right[prior] = (labels == world.truth[kept]).mean()
-        assert ("class shares as votes tell" in report.note) == (prior == "estimated")
+        assert ("Class frequencies follow the votes: " in report.note) == (prior == "estimated")
+        contradicted = "warning: the votes show other class frequencies than the prior 'uniform': "
+        assert (contradicted in report.note) == (prior == "uniform")
         assert report.adapted is not None
         assert (report.adapted["shares"] > 0.2) == (prior == "estimated")
         assert store.check() == []

@@ -294,12 +294,20 @@ class Rehearsal:
 
         ``follow``: with classes as frequent as these votes tell.
         """
+        known, halves = self._as_known(fits)
+        return adapt_adapt.adapted(known, halves, sample, who, adapt=adapt, follow=follow)
+
+    def frequencies(self, fits: Fits, sample: VoteTable, who: Sequence[int]) -> Floats:
+        """How frequent classes are in a target, estimated from a sample of its votes."""
+        known, halves = self._as_known(fits)
+        return adapt_adapt.followed(known, halves, sample, who).prior
+
+    def _as_known(self, fits: Fits) -> tuple[Dependence, list[adapt_adapt.LabelledHalf]]:
         halves = [
             adapt_adapt.LabelledHalf(fit.calibrated(self.calibrator), half.cast, half.truth)
             for half, fit in zip(self._halves, fits.halves, strict=True)
         ]
-        known = fits.whole.calibrated(self.calibrator)
-        return adapt_adapt.adapted(known, halves, sample, who, adapt=adapt, follow=follow)
+        return fits.whole.calibrated(self.calibrator), halves
 
     def reliability(self) -> tuple[Reliability, Reliability]:
         """Of the labels, and of the most believed classes, as each item's last vote left them."""

@@ -369,6 +369,11 @@ class Prepared:
         changed = replace(changed, labelled=len(labelled.truth) / labelled.given)
         return self.base.dependent(dependence.kept(), self.models), changed
 
+    def frequencies(self, sample: Sample) -> Floats:
+        """How frequent classes are in the store, estimated from a sample of its votes."""
+        who = [self.models.index(name) for name in sample.models]
+        return self._known.rehearsal.frequencies(self._known.dependent, sample.votes, who)
+
 
 def keep_fit(context: Context, fit: Fit) -> None:
     """Write what a step decides with where its header says it is: before the header, durably."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from posterity._text import counted, lines
@@ -15,6 +16,7 @@ from posterity.engine.evaluation.plans import Plan
 from posterity.engine.evaluation.vote_file import FromFile
 from posterity.engine.items.lookup import id_of
 from posterity.engine.labelled.rehearse import Prepared, keep_fit
+from posterity.engine.labelled.sample import Sample
 from posterity.engine.ledger.commit import commit_step
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import StepPolicy
@@ -27,11 +29,18 @@ from posterity.engine.ledger.totals import total_of
 from posterity.engine.plan.account import overspent
 from posterity.engine.steps.fold import Fold, FoldedShards, settle_shard
 from posterity.errors import StoreError
+from posterity.method.adapt import class_shares
 from posterity.method.adapt.adapt import Adaptation
+from posterity.method.beliefs.priors import ESTIMATED, UNIFORM
 from posterity.method.decide.rules import CAUTIOUS, AtMost, Balanced, Rule
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.validation.outcome import Trust
 from posterity.validation.shift import Difference, Seen, warning
+
+FOLLOWED, CONTRADICTED = 0.01, 0.05
+"""The share of items that must have another class: what moved less is not listed."""
+SHOWN = 3
+"""Classes that are listed, those that moved most."""
 
 
 def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None = None) -> Report:
@@ -133,7 +142,7 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
     selector = parse_selector(plan.request.selector)
     rehearsed = prepared.rehearse(selector, rule, share, sample=sample)
     fit, adapted = prepared.adapted(sample)
-    notes = [str(adapted)]
+    notes = [str(adapted), _frequencies(context, prepared, fit, sample)]
     if isinstance(rule, AtMost):
         notes.append(
             f"A cost ratio of {rehearsed.ratio:g} keeps the promise '{rule}' for items like the "
@@ -144,6 +153,26 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
     if isinstance(rule, (AtMost, Balanced)):
         rule = replace(rule, ratio=rehearsed.ratio)
     return _Basis(fit, rule, rehearsed.trust, sample.drift(fit), tuple(notes), adapted)
+
+
+def _frequencies(context: Context, prepared: Prepared, fit: Fit, sample: Sample) -> str:
+    """Which class frequencies are assumed, or should be, where votes show others."""
+    usual, prior = prepared.base.prior, context.description.prior
+    follow = prior == ESTIMATED
+    found = fit.dependence.prior if follow else prepared.frequencies(sample)
+    if class_shares.apart(found, usual) < (FOLLOWED if follow else CONTRADICTED):
+        return ""
+    moved = np.argsort(-np.abs(found - usual), kind="stable")[:SHOWN].tolist()
+    told = ", ".join(
+        f"{context.classes.names[code]} {100 * usual[code]:.1f} → {100 * found[code]:.1f} %"
+        for code in moved
+    )
+    if follow:
+        return f"Class frequencies follow the votes: {told}."
+    return (
+        f"warning: the votes show other class frequencies than the prior '{prior or UNIFORM}': "
+        f"{told}. A store made with --prior estimated follows them."
+    )
 
 
 def _differences(live: Sequence[Header], trust: Trust | None, seen: Seen) -> list[Difference]:

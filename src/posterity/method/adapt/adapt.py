@@ -99,7 +99,7 @@ def adapted(
     """
     usual, tilt, most = known.prior, 0.0, 0.0
     if follow:
-        known = _followed(known, halves, sample, who)
+        known = followed(known, halves, sample, who)
     if DIFFICULTY in adapt:
         labelled = [difficulty.tilt_of(half.fit, half.sample, half.who) for half in halves]
         tilt = difficulty.difference(difficulty.tilt_of(known, sample, who), labelled)
@@ -114,7 +114,7 @@ def adapted(
     return known, Adaptation(tilt, class_shares.apart(known.prior, usual), most)
 
 
-def _followed(
+def followed(
     known: Dependence, halves: Sequence[LabelledHalf], sample: VoteTable, who: Sequence[int]
 ) -> Dependence:
     """With classes as frequent as votes tell, as far as they tell it on labelled items."""
@@ -137,7 +137,7 @@ class Adaptation:
     tilt: float = 0.0
     """How much harder it looks than the labelled set; see ``difficulty``."""
     shares: float = 0.0
-    """The share of items whose class is another one than the labelled set has it."""
+    """How far class frequencies were moved: the share of items that have another class then."""
     accuracies: float = 0.0
     """How far the accuracy that was moved most was moved; see ``model_accuracy``."""
     labelled: float = 1.0
@@ -152,8 +152,6 @@ class Adaptation:
         if abs(self.tilt) >= LITTLE:
             than = "harder" if self.tilt > 0 else "easier"
             told.append(f"items that look {than} than the labelled set (tilt {self.tilt:+.2f})")
-        if self.shares >= LITTLE / 10:
-            told.append(f"class shares as votes tell, {100 * self.shares:.0f} % of items apart")
         if self.accuracies >= LITTLE / 10:
             points = 100 * self.accuracies
             told.append(f"models' accuracies as votes tell, moved by at most {points:.0f} points")
