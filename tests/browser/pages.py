@@ -91,7 +91,7 @@ def traces(page: Page, chart: str) -> list[Any]:
     """What a picture was drawn from."""
     drawn: list[Any] = page.evaluate(
         "chart => document.querySelector(`[data-chart='${chart}'] .plot`).data"
-        ".map(({type, x, y, text}) => ({type, x: [...x], y: [...y], text}))",
+        ".map(({type, name, x, y, text}) => ({type, name, x: [...x], y: [...y], text}))",
         chart,
     )
     return drawn

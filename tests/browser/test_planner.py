@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -31,6 +32,7 @@ from tests.browser.pages import (
 )
 from tests.browser.serving import Servers
 from tests.browser.stores import Stores
+from tests.browser.watching import barriers
 from tests.stores import World, small_store
 
 MODEL = "py3langid"
@@ -153,6 +155,68 @@ def test_the_curve_fills_up(page: Page, url: str) -> None:
     fixed, broke = traces(page, "gains")
     assert fixed["y"] == [point["fixed"]["value"] for point in points]
     assert broke["y"] == [-point["broke"]["value"] for point in points]
+
+
+def test_both_ways_to_move_are_drawn_through_the_choice(
+    page: Page, url: str, planned: Planned, shoot: Shoot
+) -> None:
+    visit(page, f"{url}/planner?model={MODEL}&rule=cost-ratio:5")
+    whole_curve(page)
+    assert undrawn(page) == []
+    by_budget, by_ratio, mark = traces(page, "trade")
+    tried = [
+        point["rehearsed"]
+        for point in ask(url, f"/curve.json?model={MODEL}&rule=cost-ratio:5").json["points"]
+    ]
+    assert by_budget["name"] == "by budget (cost-ratio:5)"
+    assert _places(by_budget) == [(one["broken"], one["fixed"]) for one in tried]
+    before = _by_ratio(planned("10%", "cost-ratio:5"), 5.0)
+    assert by_ratio["name"] == "by cost ratio (budget 10%)"
+    assert _places(by_ratio) == list(before.values())
+    assert _places(mark) == [before[5.0]]
+    assert before[5.0] in _places(by_budget)
+    said = page.locator("[data-chart=trade] .textpoint text").all_text_contents()
+    assert said.count("your choice") == 1
+    assert {"100%", "1"} <= set(said)  # the ends have room for their names
+    shoot(page, "planner-trade")
+
+    page.locator("[data-chart=trade] summary").click()
+    words = page.locator("[data-chart=trade] li")
+    broken, fixed = before[5.0]
+    words.filter(has_text=f"your choice: {fixed} fixed, {broken} broken; ").wait_for()
+    page.locator("#ratio").focus()
+    answered(page, lambda: page.keyboard.press("End"))
+    after = _by_ratio(planned("10%", "cost-ratio:200"), 200.0)
+    _, by_ratio, mark = traces(page, "trade")
+    assert _places(by_ratio) == list(after.values())
+    assert _places(mark) == [after[200.0]] != [before[5.0]]
+    broken, fixed = after[200.0]
+    words.filter(has_text=f"your choice: {fixed} fixed, {broken} broken; ").wait_for()
+
+
+def test_without_other_cost_ratios_one_way_is_drawn(
+    page: Page, served: Servers, tmp_path: Path
+) -> None:
+    world = World(items=100, labelled=200)
+    store = small_store(tmp_path / "plain", world, beliefs="plain")
+    store.register(world.model("new"))
+    visit(page, f"{served(tmp_path / 'plain').url}/planner?rule=cost-ratio:2")
+    whole_curve(page)
+    by_budget, mark = traces(page, "trade")
+    assert by_budget["name"] == "by budget (cost-ratio:2)"
+    assert _places(mark)[0] in _places(by_budget)
+    assert barriers(page) == []
+
+
+def _places(trace: Any) -> list[tuple[int, int]]:
+    return list(zip(trace["x"], trace["y"], strict=True))
+
+
+def _by_ratio(plan: Plan, own: float) -> dict[float, tuple[int, int]]:
+    """What each cost ratio breaks and fixes, with the plan's own."""
+    assert plan.rehearsed is not None
+    tried = [*plan.rehearsed["choices"], plan.rehearsed | {"ratio": own}]
+    return dict(sorted((one["ratio"], (one["broken"], one["fixed"])) for one in tried))
 
 
 def test_what_it_costs_is_told_where_it_is_known(

@@ -3,6 +3,7 @@
 const Posterity = (function () {
   const root = document.documentElement;
   const MOST_WORDS = 300;
+  const SMALL = matchMedia("(max-width: 600px)");
   const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false };
 
   // Colours as the sheet has them now; a probe, because light-dark() is resolved only on use.
@@ -51,6 +52,31 @@ const Posterity = (function () {
     pen.font = "11px system-ui, sans-serif";
     const widest = Math.max(...names.map((name) => pen.measureText(cut(name, most)).width));
     return { l: widest + 12 + title, r: 24, t: 8, b: 0.9 * widest + 16 + title };
+  }
+  // Beside which points words find room, and on which side; the others are left to the pointer.
+  const SIDES = { "middle left": [-1, 0], "top left": [-1, -1], "bottom left": [-1, 1], "bottom right": [1, 1], "middle right": [1, 0], "top right": [1, -1], "top center": [0, -1], "bottom center": [0, 1] };
+  function beside(wanted, lines, xs, ys) {
+    const wide = SMALL.matches || paper ? 220 : 380, high = 220; // the least there is, as pictures change their size
+    const place = (p) => [(wide * (p.x - xs[0])) / (xs[1] - xs[0]), high - (high * (p.y - ys[0])) / (ys[1] - ys[0])];
+    const square = ([x, y], by) => [x - by, x + by, y - by, y + by];
+    const between = (from, to) => [...Array(60).keys()].map((at) => square([0, 1].map((way) => from[way] + ((to[way] - from[way]) * at) / 60), 1));
+    const taken = lines.flatMap((points) => points.flatMap((p, at) => [square(place(p), 4), ...(at ? between(place(points[at - 1]), place(p)) : [])]));
+    taken.push(...wanted.map(({ point, away }) => square(place(point), away - 1)));
+    const names = Object.keys(SIDES), found = new Map();
+    for (const { point, text, away, right } of wanted) {
+      const [x, y] = place(point), width = 6.5 * text.length + 2;
+      for (const side of right ? [...names.slice(3), ...names] : names) {
+        const [h, v] = SIDES[side];
+        const left = x + h * away + (h < 0 ? -width : h ? 0 : -width / 2), top = y + v * away + (v < 0 ? -13 : v ? 0 : -6.5);
+        const box = [left, left + width, top, top + 13];
+        if (left < 0 || box[1] > wide || top < 0 || box[3] > high) continue;
+        if (taken.some((t) => t[0] < box[1] && box[0] < t[1] && t[2] < box[3] && box[2] < t[3])) continue;
+        taken.push(box);
+        found.set(point, { text, side });
+        break;
+      }
+    }
+    return found;
   }
   const stepsAxis = (steps) => ({
     tickmode: "array", tickvals: steps.map((s) => s.step), ticktext: steps.map((s) => s.step),
@@ -155,7 +181,7 @@ const Posterity = (function () {
       const z = data.shares.map((row, i) => row.map((value, k) => (i === k ? null : value)));
       const text = data.shares.map((row, i) => row.map((value, k) => `${plain(data.models[i])} and ${plain(data.models[k])}: ${value === null ? "no labelled items in common" : percent(value)}`));
       const ticks = { tickmode: "array", tickvals: x, ticktext: names, showgrid: false };
-      return [[{ type: "heatmap", x, y: x, z, text, hoverinfo: "text", texttemplate: names.length <= 9 && innerWidth > 600 && !paper ? "%{z:.0%}" : "", textfont: { size: 10 }, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [1, c.accent]], colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", tickfont: { color: c.quiet, size: 10 } } }], layout(c, { xaxis: { ...ticks, tickangle: -60 }, yaxis: { ...ticks, autorange: "reversed" }, margin: room(data.models, 18, 0) })];
+      return [[{ type: "heatmap", x, y: x, z, text, hoverinfo: "text", texttemplate: names.length <= 9 && !SMALL.matches && !paper ? "%{z:.0%}" : "", textfont: { size: 10 }, xgap: 1, ygap: 1, colorscale: [[0, c.shade], [1, c.accent]], colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", tickfont: { color: c.quiet, size: 10 } } }], layout(c, { xaxis: { ...ticks, tickangle: -60 }, yaxis: { ...ticks, autorange: "reversed" }, margin: room(data.models, 18, 0) })];
     },
     reliability(data, c) {
       if (!data || !data.labels) return null;
@@ -177,6 +203,43 @@ const Posterity = (function () {
       if (points.length && points[0].accuracy_now) traces.push({ x: [0], y: [points[0].accuracy_now.value], mode: "markers", marker: { color: c.card, size: 8, line: { color: c.accent, width: 2 } }, text: ["as it is now"], hoverinfo: "text" });
       if (data.chosen && data.chosen.accuracy) traces.push({ x: [data.chosen.share], y: [data.chosen.accuracy.value], mode: "markers", marker: { color: c.broke, size: 13, symbol: "diamond" }, text: ["your choice"], hoverinfo: "text" });
       return [traces, layout(c, { xaxis: { tickformat: ".0%", title: { text: "share of all items looked at" }, range: [-0.02, 1.03] }, yaxis: { tickformat: ".1%" } })];
+    },
+    trade(data, c) {
+      const { chosen } = data, found = chosen && chosen.rehearsed;
+      const axis = (title, apart, counts) => { const most = Math.max(1, ...counts), least = Math.min(...counts); return { title: { text: title }, tickformat: ",d", range: [Math.min(-0.04 * most, least - apart * most), 1.1 * most], ...(most <= 8 ? { dtick: 1 } : {}) }; };
+      const drawn = (traces, points) => [traces, layout(c, { showlegend: true, margin: { l: 58, r: 12, t: 44, b: 44 }, xaxis: axis("broken labels", 0.2, points.map((p) => p.x)), yaxis: axis("fixed labels", 0.1, points.map((p) => p.y)) })];
+      if (!found) return drawn([], [{ x: 0, y: 0 }]);
+      // A rule that had its ratio chosen tells which; another has it in its name.
+      const own = found.ratio === null ? parseFloat(chosen.rule.split(":")[1]) : found.ratio;
+      const point = (tried, name, by = "") => ({ x: tried.broken, y: tried.fixed, name, told: `${name}${by}` });
+      const ratios = [...found.choices.filter((one) => one.ratio !== own), { ...found, ratio: own }].sort((a, b) => a.ratio - b.ratio).map((one) => point(one, String(one.ratio)));
+      const budgets = [...data.points.filter((p) => p.rehearsed && p.budget !== chosen.budget), chosen].sort((a, b) => a.evaluations - b.evaluations).map((p) => point(p.rehearsed, plain(p.budget), p.rehearsed.ratio === null ? "" : ` (cost ratio ${p.rehearsed.ratio})`));
+      const mark = point(found), lines = ratios.length > 1 ? [budgets, ratios] : [budgets], all = lines.flat();
+      // Counts are whole, so that points meet: of one is told what all say that are there.
+      const there = (points, p) => points.filter((other) => other.x === p.x && other.y === p.y);
+      const what = (points, p) => `${points === ratios ? "cost ratio" : "budget"} ${there(points, p).map((other) => other.told).join(", ")}`;
+      const counts = (p) => `${whole(p.y)} fixed, ${whole(p.x)} broken`;
+      const choice = `your choice: ${counts(mark)}<br>${what(ratios, mark)}<br>${what(budgets, mark)}`;
+      const short = (points, met) => {
+        const first = met[0], last = met[met.length - 1];
+        if (met.length < 3) return met.map((p) => p.name).join(", ");
+        return points.indexOf(last) - points.indexOf(first) < met.length ? `${first.name} … ${last.name}` : `${first.name}, …`;
+      };
+      const wanted = (points, right) => points.filter((p) => there(points, p)[0] === p && !there([mark], p).length).map((p) => ({ point: p, text: short(points, there(points, p)), away: 5, right }));
+      const [, { xaxis, yaxis }] = drawn([], all);
+      const labels = beside([{ point: mark, text: "your choice", away: 9, right: true }, ...wanted(ratios, true), ...wanted(budgets, false).reverse()], lines, xaxis.range, yaxis.range);
+      const tagged = (points, otherwise) => ({ customdata: points.map((p) => (labels.get(p) || otherwise).text), texttemplate: "%{customdata}", textposition: points.map((p) => (labels.get(p) || otherwise).side), hoverinfo: "text", cliponaxis: false });
+      const line = (points, name, colour, dash, symbol) => ({
+        name, mode: "lines+markers+text", x: points.map((p) => p.x), y: points.map((p) => p.y), line: { color: colour, width: 2, dash }, marker: { color: colour, size: 7, symbol },
+        // Below a pointer the smaller of two marks comes first, so that all there tell of the choice.
+        text: points.map((p) => (there([mark], p).length ? choice : `${what(points, p)}<br>${counts(p)}`)), textfont: { color: colour, size: 11 }, ...tagged(points, { text: "", side: "top left" }),
+      });
+      const traces = [
+        line(budgets, `by budget (${plain(chosen.rule)})`, c.accent, "solid", "circle"),
+        line(ratios, `by cost ratio (budget ${plain(chosen.budget)})`, c.ink, "dot", "square"),
+        { name: "your choice", showlegend: false, mode: "markers+text", x: [mark.x], y: [mark.y], marker: { color: c.broke, size: 13, symbol: "diamond" }, text: [choice], textfont: { color: c.broke, size: 12 }, ...tagged([mark], { text: "your choice", side: "bottom right" }) },
+      ];
+      return drawn(ratios.length > 1 ? traces : [traces[0], traces[2]], all);
     },
     gains(data, c) {
       const points = data.points.filter((p) => p.fixed).sort((a, b) => a.evaluations - b.evaluations);
@@ -251,6 +314,7 @@ const Posterity = (function () {
 
   document.addEventListener("posterity:theme", again);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  SMALL.addEventListener("change", again);
   // On paper colours are those of the light theme, and pictures as wide as their column there.
   function onPaper(printing) {
     const before = root.dataset.theme;

@@ -74,7 +74,7 @@
     at("note").hidden = false;
   }
   function draw(points, chosen) {
-    for (const kind of ["curve", "gains"]) {
+    for (const kind of ["trade", "curve", "gains"]) {
       const figure = document.querySelector(`[data-chart="${kind}"]`);
       figure.hidden = !chosen.fixed;
       if (chosen.fixed) Posterity.draw(figure, { points, chosen });
