@@ -75,9 +75,9 @@ test-long: $(VENV)/.installed
 	$(MOST) -m long
 	$(PYTEST) -m long tests/on_ray
 
-# One after the other, because they tell how long pages take.
+# One after the other where times are held against their bars (POSTERITY_TIMED).
 test-browser: $(VENV)/.installed $(VENV)/node/.installed
-	$(PYTEST) tests/browser
+	$(PYTEST) $(if $(POSTERITY_TIMED),,-n 2 --dist loadfile) tests/browser
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .

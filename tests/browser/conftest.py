@@ -92,7 +92,7 @@ def shoot() -> Shoot:
 
 @pytest.fixture(scope="session")
 def measured(pytestconfig: pytest.Config) -> Measurements:
-    """``measured(what, times, bar)``; the log ends with a table of all."""
+    """``measured(what, times, bar)``; the log ends with a table of all, where tests run in turn."""
     return pytestconfig.stash.setdefault(MEASURED, Measurements())
 
 
