@@ -7,6 +7,7 @@ arrival.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -151,7 +152,8 @@ def of_candidates(
     return known if formulas_alone else drawn(known, numbers[8], labelled(fit, votes, named)[0])
 
 
-WORTHS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+WORTHS: tuple[float, ...] = struct.unpack("6f", struct.pack("6f", 0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
+"""In single precision, as they are kept."""
 Told = dict[int | None, float]
 """So many labelled items, by their truth; None for the classes nobody voted for."""
 
@@ -166,10 +168,10 @@ def weight_of(fit: Any, row: int) -> float:
 
 
 def labelled(
-    fit: Any, votes: Sequence[Vote], named: Sequence[int | None]
+    fit: Any, votes: Sequence[Vote], named: Sequence[int | None], without: int = -1
 ) -> tuple[Told, float, list[int]]:
     """The labelled items with these votes, by truth, as many as they are worth; what a weight is
-    multiplied by for that; and their rows."""
+    multiplied by for that; and their rows. One item of the row ``without`` is left out."""
     seen, rows = fit.patterns, list[int]()
     for row in range(len(seen.truth)):
         if votes and all(int(seen.votes[row, model]) == code for model, code in votes):
@@ -177,7 +179,7 @@ def labelled(
     told: Told = dict.fromkeys([*named, None], 0.0)
     total = squares = 0.0
     for row in rows:
-        weight, count = weight_of(fit, row), float(seen.counts[row])
+        weight, count = weight_of(fit, row), float(seen.counts[row]) - float(row == without)
         truth = int(seen.truth[row])
         told[truth if truth in told else None] += count * weight
         total += count * weight

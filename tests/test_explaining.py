@@ -184,3 +184,17 @@ def test_every_vote_is_tried(tmp_path: Path) -> None:
     )
     assert store.labels().column("label")[0].as_py() != NAMES[0]
     assert NAMES[0] in [change.vote for change in changes]
+
+
+def test_labelled_items_are_those_with_the_votes_that_the_fit_knows(tmp_path: Path) -> None:
+    """A revert that is reverted brings back votes of a model that the last fit does not know."""
+    world = World(items=40, labelled=200)
+    store = make(tmp_path / "store", world, "old")
+    update(store, world, "mid", budget="100%")
+    store.revert(1)
+    update(store, world, "new", budget="100%")
+    store.revert(2)
+    for item in range(world.items):
+        known = [world.labelled[name] == world.votes[name][item] for name in ("old", "new")]
+        told = store.explain(f"item-{item}").alike
+        assert sum(told.values()) == int((known[0] & known[1]).sum())

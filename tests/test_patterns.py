@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from posterity import priors
+from posterity.method import kernels
 from posterity.method.adapt import difficulty, model_accuracy
 from posterity.method.beliefs import fit as beliefs_fit
 from posterity.method.beliefs.dependent import PLAIN_CALIBRATOR, Dependence
@@ -96,6 +97,52 @@ def test_what_an_item_counts_for_makes_held_out_truths_likeliest() -> None:
     best = max(likely, key=lambda worth: likely[worth])
     assert likely[best] > likely[0.0] + CLEARLY
     assert beliefs_fit.weigh_patterns([(fit, votes[~half], truth[~half])], [0, 1]) == best
+
+
+def test_no_labelled_item_counts_itself() -> None:
+    """Where it is asked for: against plain loops over the labelled items without it."""
+    votes, truth = tickets(300, seed=4)
+    fit = walked(votes, truth)
+    fit = fit.calibrated(np.append(fit.calibrator[:-1], kernels.patterns.WORTHS[4]))
+    places = fit.patterns.places(votes, truth)
+    assert (fit.patterns.truth[places] == truth).all()
+    assert (fit.patterns.votes[places] == votes).all()
+    for models in ([0], [0, 1]):
+        cast = votes[:, models]
+        found = fit.believe(cast, models, asked=cast[:, -1:], own=places).asked[:, 0]
+        itself = fit.believe(cast, models, asked=cast[:, -1:]).asked[:, 0]
+        assert np.abs(found - itself).max() > 0.001
+        for row in range(0, 300, 7):
+            listed = list(zip(models, cast[row].tolist(), strict=True))
+            known = naive_dependence.of_candidates(fit, listed, formulas_alone=True)
+            place = int(places[row])
+            told, _, _ = naive_dependence.labelled(fit, listed, list(known), without=place)
+            drawn = naive_dependence.drawn(known, fit.calibrator[-1], told)
+            assert found[row] == pytest.approx(drawn[int(cast[row, -1])], abs=1e-9)
+
+
+@pytest.mark.parametrize("worth", kernels.patterns.WORTHS)
+def test_a_fit_believes_the_same_when_it_is_kept(worth: float) -> None:
+    """What is chosen on the labelled set must be what a store decides with."""
+    votes, truth = tickets(600, seed=5)
+    fit = walked(votes, truth)
+    fit = fit.calibrated(np.append(fit.calibrator[:-1], worth))
+    kept = Dependence.from_arrays(fit.kept().to_arrays())
+    assert kept.calibrator[-1] == worth
+    asked = votes[:, 1:]
+    before, after = (one.believe(votes, [0, 1], asked=asked).asked for one in (fit, kept))
+    np.testing.assert_allclose(after, before, atol=1e-5)
+
+
+def test_a_few_fresh_items_do_not_change_what_labelled_ones_count_for() -> None:
+    """Only where they clearly contradict all histories."""
+    votes, truth = tickets(400, seed=8)
+    half = np.arange(400) % 2 == 0
+    fit = beliefs_fit.fit(votes[half], truth[half], priors.uniform(CLASSES))
+    usual = kernels.patterns.WORTHS[3]
+    none = [(fit, votes[:0], truth[:0])]
+    assert beliefs_fit.weigh_patterns(none, [0, 1], usual) == usual
+    assert beliefs_fit.weigh_patterns(none, [0, 1]) == 0.0
 
 
 def test_items_with_the_same_votes_are_believed_the_same_to_the_last_bit() -> None:

@@ -137,7 +137,7 @@ def run(
     together = [[rule] for rule in deciding] if dependent else [list(deciding)]
     kinds: list[str | None] = [None] if dependent else [*settings.estimators]
     grid = list(product(kinds, settings.selectors.items(), settings.budgets, together))
-    tunings = list(product(settings.goals.items(), settings.budgets))
+    tunings = list(product(settings.goals.items(), settings.even_budgets))
     done, total = count(1), seeds * (len(grid) + len(tunings)) * len(replayed.models)
     for draw in range(first, first + seeds):
         if taken_from is None:
@@ -192,13 +192,13 @@ def run(
 def tuned(
     walked: Walk,
     goal: Goal,
-    budget: Budget | Spending,
+    budget: Budget,
     items: int,
     known: dict[str, PolicyTrack] | None = None,
 ) -> Tuned:
     """The policy that serves a goal best on the labelled set; ``known``: those already tried."""
     fitted: Fitted = walked.args[1]
-    share = budget.share(items) if isinstance(budget, Budget) else 1.0
+    share = budget.share(items)
     usual = Policy(parse_selector(DEFAULT_SELECTOR[DEPENDENT]), parse_rule(DEFAULT_RULE[DEPENDENT]))
     truth, history = fitted.labelled.truth, fitted.history(min(1.0, share))
     return tune_history(
@@ -229,8 +229,18 @@ class Settings:
             _among("array to weigh by", self.weigh, WEIGHED_BY)
         for rule in self.rules.values():
             refuse_ratio(rule)
+        if self.goals and len(self.even_budgets) < len(self.budgets):
+            raise InvalidParameter(
+                "Policies cannot be tuned for a budget over time, which they would change.",
+                hint="Choose a budget for each step, as in 10%.",
+            )
         if not self.dependent:
             self._check_plain()
+
+    @property
+    def even_budgets(self) -> list[Budget]:
+        """Those that are the same for each step."""
+        return [budget for budget in self.budgets if isinstance(budget, Budget)]
 
     def _check_plain(self) -> None:
         """Plain beliefs tell neither what a vote could change nor what a step would bring."""

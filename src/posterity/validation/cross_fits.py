@@ -15,7 +15,7 @@ from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.beliefs.patterns import Patterns
 from posterity.method.beliefs.temperature import Temperature
-from posterity.method.data.arrays import Codes, Floats, Mask
+from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes
 
 
@@ -46,6 +46,13 @@ class Fits:
 
     whole: Dependence
     halves: tuple[Dependence, Dependence]
+    votes: Codes
+    """(n, T) of the labelled items, without those that were chosen for a review."""
+    truth: Codes
+
+    def places(self, fit: Dependence) -> Rows:
+        """Where the labelled items stand among the patterns of a fit to all of them."""
+        return fit.patterns.places(self.votes, self.truth)
 
     @classmethod
     def of(
@@ -80,7 +87,9 @@ class Fits:
         )
         whole = fitted(np.ones(len(truth), dtype=np.bool_))
         read = tuple(each.whole for each in readings)
-        return cls(replace(whole, temperatures=read), (first, second))
+        return cls(
+            replace(whole, temperatures=read), (first, second), votes[labelled], truth[labelled]
+        )
 
 
 @dataclass(frozen=True, eq=False)

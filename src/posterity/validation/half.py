@@ -13,7 +13,7 @@ from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
-from posterity.method.decide.balance import FlipMargins
+from posterity.method.decide.balance import TINY, FlipMargins
 from posterity.method.decide.rules import Evidence, MaxBelief, Rule, traits
 from posterity.method.decide.selectors import ByVotes
 from posterity.method.step import Decision, Labels, Shard, update
@@ -61,6 +61,26 @@ class Half:
         return Standing(
             rows, label, self.truth[rows], believed.best, believed.belief_best, believed.asked[:, 0]
         )
+
+    def breaks(
+        self,
+        rows: Rows,
+        votes: Codes | SoftVotes,
+        known: Dependence,
+        model: int,
+        own: Rows | None,
+    ) -> tuple[Rows, Floats]:
+        """Right labels that would break if the most believed class were taken, and by how much.
+
+        ``own``: where the items stand among the patterns; see ``Dependence.believe``.
+        """
+        label = self.labels.label[rows]
+        voted = self.shard.dependent.table.with_votes(votes[self.own[rows]], rows, model)[rows]
+        who, asked = range(voted.hard.shape[1]), label[:, None]
+        believed = known.believe(voted, who, label, asked=asked, own=own)
+        broken = (believed.best != label) & (label == self.truth[rows])
+        margins = believed.belief_best[broken] / believed.asked[broken, 0].clip(TINY)
+        return rows[broken], margins
 
     def update(
         self, rows: Rows, votes: Codes | SoftVotes, known: Confusion | Dependence, model: int

@@ -179,7 +179,8 @@ class Rehearsal:
         )
         if promise is not None and isinstance(step.rule, AtMost):
             own = [fit.calibrated(self.calibrator) for fit in fits.halves]
-            tried = [(own, chosen), ([promise.believed_by()] * 2, as_target)]
+            by = promise.believed_by()
+            tried = [(own, chosen, None), ([by] * 2, as_target, fits.places(by))]
             margins = self._margins(tried, votes, step.model)
             items = promise.items
             rule = decide_promise.keep(step.rule, margins, labelled=self._items, items=items)
@@ -238,28 +239,30 @@ class Rehearsal:
 
     def _margins(
         self,
-        tried: Sequence[tuple[Sequence[Dependence], Sequence[Rows]]],
+        tried: Sequence[tuple[Sequence[Dependence], Sequence[Rows], Rows | None]],
         votes: Codes | SoftVotes,
         model: int,
     ) -> Floats:
         """How much more the new label is believed, of right labels a step could break.
 
-        ``tried``: what each half is believed by, and the rows chosen in it; the highest margin of
-        an item counts. What the other half taught is not enough: items with the same votes have
-        the same score and margin, and a fit that differs a little would choose others, or lift all
-        of them over the ratio at once. So labelled items are also taken just as the target's are.
+        ``tried``: what each half is believed by, the rows chosen in it, and where each labelled
+        item stands among the patterns it is believed by; the highest margin of an item counts. What
+        the other half taught is not enough: items with the same votes have the same score and
+        margin, and a fit that differs a little would choose others, or lift all of them over the
+        ratio at once. So labelled items are also taken just as the target's are, but that none
+        counts itself among those with the same votes: its own truth would protect its label.
         """
         found = [np.zeros(0)]
         for side, half in enumerate(self._halves):
             labels, truth, margins = half.labels, half.truth, np.zeros(len(half.own))
-            for known, chosen in tried:
+            for known, chosen, places in tried:
                 rows = chosen[side]
+                own = None if places is None else places[half.own[rows]]
                 waits = (labels.proposed != MISSING) & (labels.label == truth)
                 waits[rows] = False
                 margins[waits] = np.inf  # pending flips are made whatever the new rule says
-                for at, flips in flips_tried(half, rows, votes, known[side], model):
-                    broken, own = at[flips.breaks], flips.margins[flips.breaks]
-                    margins[broken] = np.maximum(margins[broken], own)
+                broken, by = half.breaks(rows, votes, known[side], model, own)
+                margins[broken] = np.maximum(margins[broken], by)
             found.append(margins[margins > 0])
         return np.concatenate(found)
 
@@ -353,8 +356,14 @@ def _calibrator(histories: Sequence[tuple[Dependence, VoteTable, Codes, Rows]]) 
     models = histories[0][1].hard.shape[1]
     everything = [(fit, votes, truth) for fit, votes, truth, _ in histories]
     start = beliefs_fit.calibrate(everything, range(models), np.array(PLAIN_CALIBRATOR))
+    start[-1] = beliefs_fit.weigh_patterns(_by(start, everything), range(models))
     fresh = [(fit, votes[rows], truth[rows]) for fit, votes, truth, rows in histories]
     numbers = beliefs_fit.calibrate(fresh, range(models), start, drawn=FRESH)
-    now = [(fit.calibrated(numbers), votes, truth) for fit, votes, truth in fresh]
-    numbers[-1] = beliefs_fit.weigh_patterns(now, range(models))
+    numbers[-1] = beliefs_fit.weigh_patterns(_by(numbers, fresh), range(models), start[-1])
     return numbers
+
+
+def _by(
+    calibrator: Floats, histories: Sequence[tuple[Dependence, VoteTable, Codes]]
+) -> list[tuple[Dependence, VoteTable, Codes]]:
+    return [(fit.calibrated(calibrator), votes, truth) for fit, votes, truth in histories]

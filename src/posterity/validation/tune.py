@@ -6,7 +6,7 @@ rehearsal. The choice is checked in the same way: chosen on one half, tried on t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, pairwise
@@ -166,7 +166,8 @@ class Tuned(Result):
     crossed: Figures
     """What comes of choosing on one half of the labelled items, on the other."""
     difference: float = 0.0
-    """By how much the accuracy at the end is higher than under the policy in force."""
+    """By how much the accuracy at the end is higher than under the policy in force, if the policy
+    is chosen on one half of the items and tried on the other."""
     error: float = 0.0
     """The standard error of that."""
     step: int | None = None
@@ -194,9 +195,7 @@ class Tuned(Result):
         ]
         best = goal.choose(figures)
         places = [at for at, policy in enumerate(policies) if policy == current]
-        gained = np.zeros(1)
-        if places:
-            gained = tracks[best].last.astype(np.float64) - tracks[places[0]].last
+        gained = _gained(goal, tracks, tracks[places[0]]) if places else np.zeros(1)
         return cls(
             goal=str(goal),
             meaning=goal.meaning,
@@ -274,12 +273,27 @@ class Tuned(Result):
         )
 
 
-def _crossed(goal: Goal, tracks: Sequence[PolicyTrack]) -> Figures:
+def _chosen_on_the_other(
+    goal: Goal, tracks: Sequence[PolicyTrack]
+) -> Iterator[tuple[int, PolicyTrack]]:
     """Each half with the policy that was chosen on the other."""
-    parts = []
     for own, other in ((0, 1), (1, 0)):
-        best = goal.choose([track.figures(other) for track in tracks])
-        parts.append(tracks[best].figures(own))
+        yield own, tracks[goal.choose([track.figures(other) for track in tracks])]
+
+
+def _gained(goal: Goal, tracks: Sequence[PolicyTrack], current: PolicyTrack) -> Floats:
+    """By how much each item is right more often than under the policy in force."""
+    gained = []
+    for own, track in _chosen_on_the_other(goal, tracks):
+        first = int(track.items[0]) * own
+        half = slice(first, first + int(track.items[own]))
+        gained.append(track.last[half].astype(np.float64) - current.last[half])
+    return np.concatenate(gained)
+
+
+def _crossed(goal: Goal, tracks: Sequence[PolicyTrack]) -> Figures:
+    """What comes of a choice where it was not made."""
+    parts = [track.figures(own) for own, track in _chosen_on_the_other(goal, tracks)]
     items = sum(part.items for part in parts)
 
     def mean(name: str) -> float:

@@ -93,7 +93,9 @@ def _alike(steps: Sequence[StepPolicy], votes: Sequence[ModelVotes]) -> list[tup
     if fit.beliefs != DEPENDENT:
         return []
     who = np.array(fit.who([step.model for step in steps]))
-    found = fit.dependence.patterns.alike(np.array([cast.hard[0] for cast in votes]), who)
+    known = who >= 0  # not of a model that arrived later, whose votes a revert brought back
+    cast = np.array([each.hard[0] for each in votes])
+    found = fit.dependence.patterns.alike(cast[known], who[known])
     return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 
 

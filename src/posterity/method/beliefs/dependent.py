@@ -229,11 +229,13 @@ class Dependence:
         who: Sequence[int],
         stored: Codes | None = None,
         asked: Codes | None = None,
+        own: Rows | None = None,
     ) -> Believed:
         """Where items stand with all their votes.
 
         ``votes``, ``who``: see ``inputs``; ``stored``: labels that win a tie; ``asked`` (n, m):
-        classes to be told of.
+        classes to be told of; ``own``: of labelled items, their places among the patterns, so that
+        none counts itself.
         """
         given = self.inputs(votes, who)
         items = len(given[1])
@@ -243,7 +245,9 @@ class Dependence:
         self._refuse_strange("classes", wanted)
         best = np.empty(items, dtype=np.int32)
         out = Believed(np.empty(items), best, np.empty(items), np.empty(wanted.shape))
-        kernels.compiler.spread(items, kernels.dependent.believe, *given, labels, wanted, out)
+        itself = np.zeros(0, dtype=np.int64) if own is None else own
+        rest = labels, wanted, itself, out
+        kernels.compiler.spread(items, kernels.dependent.believe, *given, *rest)
         return out
 
     def value(

@@ -118,12 +118,14 @@ def calibrate(
 
 
 def weigh_patterns(
-    parts: Sequence[tuple[Dependence, Codes | VoteTable, Codes]], who: Sequence[int]
+    parts: Sequence[tuple[Dependence, Codes | VoteTable, Codes]],
+    who: Sequence[int],
+    start: float = 0.0,
 ) -> float:
     """What a labelled item with the same votes usually counts for; 0: formulas alone are believed.
 
     ``parts``: calibrated fits, and the histories and truths of items they were not learnt on, which
-    it makes likeliest.
+    it makes likeliest, and clearly likelier than ``start``.
     """
     worths = np.array([0.0, *kernels.patterns.WORTHS])
     likely, out = np.zeros(len(worths)), np.empty(len(worths))
@@ -133,7 +135,8 @@ def weigh_patterns(
         kernels.vote_value.compare(*looking.inputs(votes, who), known, worths, out)
         likely += out
     best = int(likely.argmax())
-    return float(worths[best]) if likely[best] > likely[0] + CLEARLY else 0.0
+    usual = int(np.flatnonzero(worths == start)[0])
+    return float(worths[best if likely[best] > likely[usual] + CLEARLY else usual])
 
 
 def _described(

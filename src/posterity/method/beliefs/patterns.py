@@ -107,6 +107,20 @@ class Patterns:
         order = [np.argsort(own, kind="stable") for own in self.votes.T]
         return np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
 
+    def places(self, votes: Codes, truth: Codes) -> Rows:
+        """(n,) where labelled items stand among them; −1 for those that are not there.
+
+        >>> seen = Patterns.of(np.array([[0, 1], [0, 1], [1, 1]]), np.array([1, 0, 1]))
+        >>> seen.places(np.array([[1, 1], [0, 1], [0, 0]]), np.array([1, 1, 1])).tolist()
+        [2, 1, -1]
+        """
+        each = [np.column_stack([self.votes, self.truth]), np.column_stack([votes, truth])]
+        _, same = np.unique(np.concatenate(each), axis=0, return_inverse=True)
+        place = np.full(len(same), -1, dtype=np.int64)
+        place[same[: len(self.truth)]] = np.arange(len(self.truth))
+        found: Rows = place[same[len(self.truth) :]]
+        return found
+
     def alike(self, votes: Codes, who: Rows) -> dict[int, int]:
         """Of how many labelled items with these votes of these models each class is the truth.
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, log10
 from typing import Any
 
 from posterity.errors import InvalidParameter, UnknownName
 from posterity.method.data.spec import Spec, plain_number, plain_share, read_share
-from posterity.method.decide.rules import AtMost, Rule
+from posterity.method.decide.rules import AtMost, Rule, refuse_ratio
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.method.decide.selectors import Contested, Entropy, Selector, Value
 
@@ -35,7 +35,7 @@ RULES = (
 BALANCE, SOON, FINAL, RATIO, AT_MOST = "balance", "soon", "final", "ratio", "at-most"
 NAMES = (BALANCE, SOON, FINAL, RATIO, AT_MOST)
 SHARE = 0.9
-DIGITS = 1e4
+LEAST_DIGITS = 4
 """Of a confidence; what is beyond them is rounded up."""
 
 
@@ -102,6 +102,7 @@ class Goal:
             raise UnknownName.among("goal", spec.name, NAMES)
         if spec.name == AT_MOST:
             rule = parse_rule(text)
+            refuse_ratio(rule)
             if isinstance(rule, AtMost):
                 return cls(AT_MOST, rule.rate, rule.confidence)
         spec.refuse_extras("goal", value=True)
@@ -131,7 +132,8 @@ class Goal:
             rules = [parse_rule(rule) for rule in RULES]
             return [Policy(selector, rule) for selector in SELECTORS for rule in rules]
         doubt = (1 - self.confidence) / len(SELECTORS)
-        promise = AtMost(self.number, ceil(DIGITS * (1 - doubt)) / DIGITS)
+        digits = 10 ** max(LEAST_DIGITS, 2 + ceil(-log10(doubt)))
+        promise = AtMost(self.number, ceil(digits * (1 - doubt)) / digits)
         return [Policy(selector, promise) for selector in SELECTORS]
 
     def choose(self, tried: Sequence[Figures]) -> int:
@@ -146,22 +148,14 @@ class Goal:
         if self.name != FINAL:
             gains.append(lambda one: one.mean - one.first)
         most = [max(map(gain, tried)) for gain in gains]
-        enough = [
-            at
-            for at in places
-            if all(
-                gain(tried[at]) >= min(self.number * best, best)
-                for gain, best in zip(gains, most, strict=True)
-            )
-        ]
-        # No policy may have most of both; then the one that falls short least.
-        if not enough:
-            return max(
-                places,
-                key=lambda at: min(
-                    gain(tried[at]) / best for gain, best in zip(gains, most, strict=True)
-                ),
-            )
+        wanted = [min(self.number * best, best) for best in most]
+
+        def above(at: int) -> float:
+            return min(gain(tried[at]) - want for gain, want in zip(gains, wanted, strict=True))
+
+        enough = [at for at in places if above(at) >= 0]
+        if not enough:  # no policy may have most of both; then the one that falls short least
+            return max(places, key=above)
         return min(enough, key=lambda at: (tried[at].broken, -sum(g(tried[at]) for g in gains)))
 
     @property

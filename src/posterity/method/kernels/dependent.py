@@ -280,6 +280,7 @@ def believe(
     leaning: Any,
     stored: Any,
     asked: Any,
+    own: Any,
     out: Any,
     start: int,
     stop: int,
@@ -287,13 +288,14 @@ def believe(
     """Items ``start`` to ``stop``: entropy, most believed class, and belief in classes asked for.
 
     ``leaning``: what soft votes lean to, of size 0 if there are none; ``stored``: the labels that
-    win a tie; ``asked``: (n, m) classes, −1 for none.
+    win a tie; ``asked``: (n, m) classes, −1 for none; ``own``: the row of each item among labelled
+    patterns, where it must not count itself, of size 0 if none is among them.
     """
     space, seen = room(len(who)), slots()
     candidates, belief, prior = space.candidates, space.belief, par.prior
     classes, found = len(prior), np.zeros(len(par.patterns.truth), np.int64)
     for item in range(start, stop):
-        earlier = -1 if leaning.size else twin(seen, hard, stored, asked, item)
+        earlier = -1 if leaning.size or own.size else twin(seen, hard, stored, asked, item)
         if earlier >= 0:
             out.entropy[item], out.best[item] = out.entropy[earlier], out.best[earlier]
             out.belief_best[item] = out.belief_best[earlier]
@@ -305,7 +307,7 @@ def believe(
         calibrate(par, votes, count, space)
         many = alike(par, votes, space, found)
         if many:
-            tally(par, found, many, count, space)
+            tally(par, found, many, count, space, own[item] if own.size else -1)
             draw(par.calibrator[NUMBER], space.told, count, belief)
         left, spread = 1.0, par.spread
         for one in range(count):

@@ -11,8 +11,8 @@ from posterity.method.kernels.compiler import compiled
 
 NUMBER = 8
 """The place in the calibrator of what a labelled item with the same votes counts for."""
-WORTHS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-"""What one labelled item may count for beside a belief."""
+WORTHS = tuple(float(np.float32(worth)) for worth in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
+"""What one labelled item may count for beside a belief; fits are kept in single precision."""
 ELSEWHERE = 0.1
 """The chance that a pattern is not like most: that its labelled items count for any of these."""
 IMPOSSIBLE = 1e-12
@@ -72,11 +72,11 @@ def place_of(code: int, candidates: Any, count: int) -> int:
 
 
 @compiled
-def tally(par: Any, found: Any, many: int, count: int, space: Any) -> float:
+def tally(par: Any, found: Any, many: int, count: int, space: Any, own: int) -> float:
     """How many labelled items of these rows there are, by the candidate that is their truth.
 
     As many as they are worth: where weights differ, fewer than there are (Kish). What a weight is
-    multiplied by for that.
+    multiplied by for that. ``own``: the row of an item that is not to count itself; −1: none.
     """
     known, told = par.patterns, space.told
     total, squares = 0.0, 0.0
@@ -84,7 +84,7 @@ def tally(par: Any, found: Any, many: int, count: int, space: Any) -> float:
         told[one] = 0.0
     for at in range(many):
         row = found[at]
-        weight = known.counts[row] * known.weights[row]
+        weight = (known.counts[row] - (1.0 if row == own else 0.0)) * known.weights[row]
         told[place_of(known.truth[row], space.candidates, count)] += weight
         total += weight
         squares += weight * known.weights[row]

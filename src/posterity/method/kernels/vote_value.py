@@ -68,7 +68,7 @@ def value(
         calibrate(par, votes, count, space)
         # Labelled items with the same votes also tell what this model says next.
         many = alike(par, votes, space, found)
-        scale, total = tally(par, found, many, count, space), 1.0
+        scale, total = tally(par, found, many, count, space, -1), 1.0
         if many:
             worth_of_one = worth_of(usual, space.told, count, belief)
             for one in range(count + 1):
@@ -107,7 +107,7 @@ def value(
                         counted += par.patterns.counts[found[at]] * par.patterns.weights[found[at]]
                 chance = (chance + worth_of_one * scale * counted) / total
                 if saying:
-                    tally(par, voting, saying, count, then)
+                    tally(par, voting, saying, count, then, -1)
                     draw(usual, then.told, count, after)
             worth += chance * gain(after, count, label, hope)
         if count < len(par.prior):
@@ -238,7 +238,7 @@ def compare(par: Any, hard: Any, who: Any, leaning: Any, truth: Any, usual: Any,
         many = alike(par, votes, space, found)
         if many == 0:
             continue
-        tally(par, found, many, count, space)
+        tally(par, found, many, count, space, -1)
         total = 0.0
         for one in range(count + 1):
             total += space.told[one]
