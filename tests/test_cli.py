@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,15 @@ def test_an_interrupt_while_modules_load_is_an_interrupt(
     assert "Interrupted." in capsys.readouterr().err
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Also where a shell started the tests in the background, which then ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_kernels_are_made_waits_for_them() -> None:
     """Raised while LLVM calls back, it would crash the process."""
     done = []
