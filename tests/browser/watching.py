@@ -11,6 +11,9 @@ from tests.browser.chromium import axe
 
 LOUD = {"error", "warning", "trace", "assert"}
 
+LEFT = "net::ERR_ABORTED"
+"""A request that was under way when somebody went to another page."""
+
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -27,10 +30,14 @@ def watch(page: Page, faults: list[str]) -> None:
         if parts.scheme in {"http", "https"} and parts.hostname not in {"127.0.0.1", "localhost"}:
             faults.append(f"asked elsewhere: {request.url}")
 
+    def missed(request: Request) -> None:
+        if request.failure != LEFT:
+            faults.append(f"failed: {request.url}")
+
     page.on("console", told)
     page.on("pageerror", lambda error: faults.append(f"exception: {error}"))
     page.on("request", asked)
-    page.on("requestfailed", lambda request: faults.append(f"failed: {request.url}"))
+    page.on("requestfailed", missed)
 
 
 def dismiss(page: Page, said: list[str]) -> None:
