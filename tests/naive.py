@@ -520,7 +520,7 @@ def _listed(name: Any, names: Sequence[Any]) -> bool:
 
 
 def text_hash(text: bytes, seed: int) -> int:
-    """The hash of ``kernels.vote_value``, one text at a time."""
+    """The hash of ``kernels.hashes``, one text at a time."""
     full = 2**64 - 1
     state = (seed ^ len(text)) * 0x9E3779B97F4A7C15 & full
     for start in range(0, len(text), 8):

@@ -21,7 +21,7 @@ from posterity.engine.items.lookup import Lookup, id_of, rows_or_none
 from posterity.engine.items.unique_ids import Distinct, hashes_of
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData, StoreError
-from posterity.method.kernels.vote_value import hash_texts
+from posterity.method.kernels.hashes import hash_texts
 from posterity.storage import input_files, row_groups, spool
 from posterity.storage.delta.table import RowGroup
 from posterity.storage.files import open_files

@@ -17,8 +17,8 @@ from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.method.beliefs.patterns import Patterns
 from posterity.method.data.spec import split_list
 from posterity.method.decide import promise
-from posterity.method.decide.rule import Evidence
 from posterity.method.decide.rules import AtMost, Confirm, CostRatio, parse
+from posterity.method.decide.simple_rules import Evidence
 from posterity.replay import Recording, run
 from posterity.storage.files import open_files
 from tests import naive

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from posterity import Beliefs, Confusion, priors, rules
 from posterity.errors import InvalidData, InvalidParameter, UnknownName
-from posterity.method.decide.rule import Evidence
 from posterity.method.decide.rules import (
     Confirm,
     CostRatio,
@@ -19,6 +18,7 @@ from posterity.method.decide.rules import (
     Replace,
     parse,
 )
+from posterity.method.decide.simple_rules import Evidence
 from tests import naive
 
 NAMES = [

@@ -25,10 +25,10 @@ from posterity.method.beliefs.state import BeliefState
 from posterity.method.data.arrays import ArrayLike, Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, majority
 from posterity.method.decide.budget import Budget
-from posterity.method.decide.rule import Evidence, given
 from posterity.method.decide.rules import Rule, decide, traits
 from posterity.method.decide.selectors import Candidates, Selector, ranked
 from posterity.method.decide.selectors import choose as choose_highest
+from posterity.method.decide.simple_rules import Evidence, given
 from posterity.method.metrics import flipped
 
 T = TypeVar("T")

@@ -173,7 +173,7 @@ def hashes_of(ids: pa.Array, seed: np.uint64) -> Hashes:
         return np.zeros(0, dtype=np.uint64)
     if pa.types.is_integer(ids.type):
         return row_hash(row_hash(ids.to_numpy().view(np.uint64)) ^ seed)
-    from posterity.method.kernels.vote_value import hash_texts
+    from posterity.method.kernels.hashes import hash_texts
 
     _, offsets, texts = ids.buffers()
     ends = np.frombuffer(offsets, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]

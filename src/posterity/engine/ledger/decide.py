@@ -14,8 +14,8 @@ from posterity.method.beliefs.state import BeliefState
 from posterity.method.data.arrays import Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, ModelVotes, VoteTable, majority
 from posterity.method.decide.defaults import DEPENDENT
-from posterity.method.decide.rule import Evidence
 from posterity.method.decide.rules import Rule, TwoVotes, inner, traits
+from posterity.method.decide.simple_rules import Evidence
 from posterity.method.step import Labels, Verdict, judge
 
 BLOCK_ITEMS = 2**18

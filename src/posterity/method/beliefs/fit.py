@@ -132,7 +132,7 @@ def weigh_patterns(
     for fitted, votes, truth in parts:
         looking = fitted.calibrated(np.append(fitted.calibrator[:NUMBERS], 1.0))
         known = np.ascontiguousarray(truth, dtype=np.int32)
-        kernels.vote_value.compare(*looking.inputs(votes, who), known, worths, out)
+        kernels.fit.compare(*looking.inputs(votes, who), known, worths, out)
         likely += out
     best = int(likely.argmax())
     usual = int(np.flatnonzero(worths == start)[0])
@@ -146,7 +146,7 @@ def _described(
     rows, ends = np.empty((most, NUMBERS)), np.empty(len(votes), dtype=np.int64)
     own = np.empty(len(votes), dtype=np.int64)
     known = np.ascontiguousarray(truth, dtype=np.int32)
-    kernels.vote_value.describe(*fitted.inputs(votes, who), known, ends, rows, own)
+    kernels.fit.describe(*fitted.inputs(votes, who), known, ends, rows, own)
     return rows[: ends[-1] if len(ends) else 0], ends, own
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from posterity.errors import InvalidParameter, UnknownName
 from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.spec import Spec, plain_number, plain_share, read_share
-from posterity.method.decide.rule import (
+from posterity.method.decide.simple_rules import (
     Evidence,
     KnownRule,
     MajorityVote,

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any
 
 _MODULES = (
-    *("adapt", "compiler", "dependent", "entropy", "fit"),
-    *("fold", "patterns", "sets", "soft_votes", "vote_value"),
+    *("adapt", "compiler", "dependent", "fit", "fold", "hashes"),
+    *("patterns", "plain_entropy", "sets", "soft_votes", "vote_value"),
 )
 
 

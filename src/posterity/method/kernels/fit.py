@@ -1,4 +1,4 @@
-"""What is learnt on the labelled set: who is right on which items, and who errs alike."""
+"""What is learnt on the labelled set: who is right where, who errs alike, and the calibrator."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from posterity.method.kernels.compiler import compiled
+from posterity.method.kernels.dependent import FARTHEST, calibrate, gather, highest_of, room, score
+from posterity.method.kernels.patterns import IMPOSSIBLE, alike, place_of, tally, worth_of
 
 LEAST, MOST = 0.001, 0.999
 
@@ -152,3 +154,68 @@ def logit(rows: Any, ends: Any, own: Any, numbers: Any, slope: Any, curve: Any) 
                     curve[at, other] += share * (rows[first + one, other] - mean[other])
         first = ends[item]
     return likelihood
+
+
+@compiled
+def describe(
+    par: Any, hard: Any, who: Any, leaning: Any, truth: Any, ends: Any, out: Any, own: Any
+) -> None:
+    """What the calibrator is fitted to: the candidates of each item, below each other.
+
+    ``out``: (candidates, 8) what its numbers are multiplied by; ``own``: which is the truth.
+    """
+    space = room(len(who))
+    for item in range(len(truth)):
+        votes = gather(hard, who, leaning, item, space)
+        count = score(par, votes, space)
+        first = 0 if item == 0 else ends[item - 1]
+        best, likeliest = highest_of(space.raw, space.product, count)
+        many = np.log(max(votes, 1))
+        own[item] = first + count
+        ends[item] = first + count + 1
+        for one in range(count + 1):
+            below = max(space.raw[one] - best, -FARTHEST)
+            row = first + one
+            out[row, 0], out[row, 1], out[row, 5] = below, below * many, space.pair[one]
+            out[row, 2] = out[row, 3] = out[row, 4] = 0.0
+            out[row, 6] = max(space.product[one] - likeliest, -FARTHEST)
+            out[row, 7] = space.lean[one]
+            if one == count:
+                out[row, 2], out[row, 3], out[row, 4] = 1.0, many, count - 1.0
+                if space.raw[one] == -np.inf:
+                    ends[item] -= 1  # nothing else can be
+            elif space.candidates[one] == truth[item]:
+                own[item] = row
+        if own[item] >= ends[item]:
+            ends[item] = first  # its truth cannot be: it says nothing
+
+
+@compiled
+def compare(par: Any, hard: Any, who: Any, leaning: Any, truth: Any, usual: Any, out: Any) -> None:
+    """How likely the truths of items are if labelled ones with the same votes count for so much.
+
+    ``usual``: what one of them may count for; ``out``: the sum of the logarithms for each. The
+    calibrator has some number for them, or they are not looked up.
+    """
+    space = room(len(who))
+    found = np.zeros(len(par.patterns.truth), np.int64)
+    for at in range(len(usual)):
+        out[at] = 0.0
+    for item in range(len(truth)):
+        votes = gather(hard, who, leaning, item, space)
+        count = score(par, votes, space)
+        calibrate(par, votes, count, space)
+        own = place_of(truth[item], space.candidates, count)
+        many = alike(par, votes, space, found)
+        if many == 0:
+            continue
+        tally(par, found, many, count, space, -1)
+        total = 0.0
+        for one in range(count + 1):
+            total += space.told[one]
+        for at in range(len(usual)):
+            chance = space.belief[own]
+            if usual[at] > 0.0:
+                worth = worth_of(usual[at], space.told, count, space.belief)
+                chance = (chance + worth * space.told[own]) / (1.0 + worth * total)
+            out[at] += np.log(max(chance, IMPOSSIBLE))

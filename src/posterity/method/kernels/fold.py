@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from posterity.method.kernels.compiler import compiled
-from posterity.method.kernels.entropy import BATCH, KEPT, RANGE, ROWS, SETTLED, finish
+from posterity.method.kernels.plain_entropy import BATCH, KEPT, RANGE, ROWS, SETTLED, finish
 from posterity.method.kernels.sets import COLUMNS, accumulate, summarise
 
 

@@ -1,23 +1,19 @@
-"""What a vote could change, and what the calibrator is fitted to."""
+"""What a vote could change, and which items earlier votes leave undecided."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posterity.method.kernels.compiler import compiled
 from posterity.method.kernels.dependent import (
-    FARTHEST,
     calibrate,
     gather,
-    highest_of,
     room,
     score,
 )
 from posterity.method.kernels.patterns import (
-    IMPOSSIBLE,
     NUMBER,
     alike,
     draw,
@@ -183,95 +179,3 @@ def contest(par: Any, hard: Any, who: Any, leaning: Any, out: Any, start: int, s
         for one in range(count):
             mean += np.exp(worth[one] - best) / total * (worth[one] - best)
         out[item] = max(np.log(total) - mean, 0.0)
-
-
-@compiled
-def describe(
-    par: Any, hard: Any, who: Any, leaning: Any, truth: Any, ends: Any, out: Any, own: Any
-) -> None:
-    """What the calibrator is fitted to: the candidates of each item, below each other.
-
-    ``out``: (candidates, 8) what its numbers are multiplied by; ``own``: which is the truth.
-    """
-    space = room(len(who))
-    for item in range(len(truth)):
-        votes = gather(hard, who, leaning, item, space)
-        count = score(par, votes, space)
-        first = 0 if item == 0 else ends[item - 1]
-        best, likeliest = highest_of(space.raw, space.product, count)
-        many = np.log(max(votes, 1))
-        own[item] = first + count
-        ends[item] = first + count + 1
-        for one in range(count + 1):
-            below = max(space.raw[one] - best, -FARTHEST)
-            row = first + one
-            out[row, 0], out[row, 1], out[row, 5] = below, below * many, space.pair[one]
-            out[row, 2] = out[row, 3] = out[row, 4] = 0.0
-            out[row, 6] = max(space.product[one] - likeliest, -FARTHEST)
-            out[row, 7] = space.lean[one]
-            if one == count:
-                out[row, 2], out[row, 3], out[row, 4] = 1.0, many, count - 1.0
-                if space.raw[one] == -np.inf:
-                    ends[item] -= 1  # nothing else can be
-            elif space.candidates[one] == truth[item]:
-                own[item] = row
-        if own[item] >= ends[item]:
-            ends[item] = first  # its truth cannot be: it says nothing
-
-
-@compiled
-def compare(par: Any, hard: Any, who: Any, leaning: Any, truth: Any, usual: Any, out: Any) -> None:
-    """How likely the truths of items are if labelled ones with the same votes count for so much.
-
-    ``usual``: what one of them may count for; ``out``: the sum of the logarithms for each. The
-    calibrator has some number for them, or they are not looked up.
-    """
-    space = room(len(who))
-    found = np.zeros(len(par.patterns.truth), np.int64)
-    for at in range(len(usual)):
-        out[at] = 0.0
-    for item in range(len(truth)):
-        votes = gather(hard, who, leaning, item, space)
-        count = score(par, votes, space)
-        calibrate(par, votes, count, space)
-        own = place_of(truth[item], space.candidates, count)
-        many = alike(par, votes, space, found)
-        if many == 0:
-            continue
-        tally(par, found, many, count, space, -1)
-        total = 0.0
-        for one in range(count + 1):
-            total += space.told[one]
-        for at in range(len(usual)):
-            chance = space.belief[own]
-            if usual[at] > 0.0:
-                worth = worth_of(usual[at], space.told, count, space.belief)
-                chance = (chance + worth * space.told[own]) / (1.0 + worth * total)
-            out[at] += np.log(max(chance, IMPOSSIBLE))
-
-
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_MIX = np.uint64(0xBF58476D1CE4E5B9)
-_END = np.uint64(0x94D049BB133111EB)
-
-
-@compiled
-def hash_texts(
-    offsets: NDArray[np.int32], content: NDArray[np.uint8], seed: np.uint64
-) -> NDArray[Any]:
-    """A 64-bit hash of each text: eight bytes at a time, mixed as splitmix64 does it."""
-    hashes = np.empty(len(offsets) - 1, dtype=np.uint64)
-    for at in range(len(hashes)):
-        start, end = offsets[at], offsets[at + 1]
-        # The length goes in first: the last word of a text is filled up with zeros.
-        state = (seed ^ np.uint64(end - start)) * _ODD
-        while start < end:
-            word = np.uint64(0)
-            for place in range(min(8, end - start)):
-                word |= np.uint64(content[start + place]) << np.uint64(8 * place)
-            state = (state ^ word) * _MIX
-            state ^= state >> np.uint64(29)
-            start += 8
-        state = (state ^ (state >> np.uint64(31))) * _END
-        hashes[at] = state ^ (state >> np.uint64(32))
-    return hashes
