@@ -122,6 +122,7 @@ def of_candidates(
     leaning: Leaning | None = None,
     *,
     formulas_alone: bool = False,
+    without: int = -1,
 ) -> dict[int | None, float]:
     """Calibrated: sharpness, what none of these gets, what wrong labels under a truth tell, what
     the plain product says, and what soft votes lean to; drawn to labelled items with such votes."""
@@ -149,7 +150,9 @@ def of_candidates(
     top = max(worth.values())
     total = sum(math.exp(value - top) for value in worth.values())
     known = {one: math.exp(value - top) / total for one, value in worth.items()}
-    return known if formulas_alone else drawn(known, numbers[8], labelled(fit, votes, named)[0])
+    if formulas_alone:
+        return known
+    return drawn(known, numbers[8], labelled(fit, votes, named, without)[0])
 
 
 WORTHS: tuple[float, ...] = struct.unpack("6f", struct.pack("6f", 0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
@@ -239,10 +242,11 @@ def value(
     model: int,
     ratio: float,
     leaning: Leaning | None = None,
+    without: int = -1,
 ) -> float:
     """Every class the model may vote for, the beliefs after it, and what they would change."""
     known, hope, worth = of_candidates(fit, votes, leaning, formulas_alone=True), ratio**0.5, 0.0
-    told, scale, rows = labelled(fit, votes, list(known))
+    told, scale, rows = labelled(fit, votes, list(known), without)
     usual = float(fit.calibrator[8])
     worth_of_one = worth_of(usual, known, told) if usual > 0 and sum(told.values()) > 0 else 0.0
     total = 1 + worth_of_one * sum(told.values())
@@ -253,7 +257,7 @@ def value(
         return worth_of_one * scale * sum(weighed(row) for row in own)
 
     def weighed(row: int) -> float:
-        return float(fit.patterns.counts[row]) * weight_of(fit, row)
+        return (float(fit.patterns.counts[row]) - float(row == without)) * weight_of(fit, row)
 
     before = {one: raw(fit, votes, one) for one in known}
     left = dict.fromkeys(known, 1.0)
@@ -268,7 +272,7 @@ def value(
             left[one] -= chance
         likely = sum(known[one] * chance for one, chance in chances.items())
         likely = (likely + counted(code)) / total
-        worth += likely * gain(of_candidates(fit, after, leaning), label, hope)
+        worth += likely * gain(of_candidates(fit, after, leaning, without=without), label, hope)
     if None in known:
         levels = range(fit.accuracies.shape[1])
         weights = [float((fit.prior * fit.levels[:, level]).sum()) for level in levels]

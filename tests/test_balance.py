@@ -87,12 +87,51 @@ def test_with_its_ratio_it_is_that_cost_ratio_and_without_one_it_is_cautious() -
         best=np.ones(4, dtype=np.int32),
         belief_best=np.array([0.5, 0.6, 0.8, 0.95]),
         belief_label=np.array([0.45, 0.3, 0.15, 0.05]),
+        support=np.ones(4, dtype=np.int32),
     )
     for ratio in RATIOS:
         told = Balanced(ratio=ratio).decide(evidence)
         assert np.array_equal(told, CostRatio(ratio).decide(evidence))
     told = Balanced().decide(evidence)
     assert np.array_equal(told, CostRatio(CAUTIOUS).decide(evidence))
+
+
+def test_labels_change_only_to_classes_with_a_vote() -> None:
+    evidence = Evidence(
+        label=np.zeros(3, dtype=np.int32),
+        vote=np.ones(3, dtype=np.int32),
+        best=np.array([2, 1, 1], dtype=np.int32),
+        belief_best=np.full(3, 0.9),
+        belief_label=np.full(3, 0.05),
+        support=np.array([0, 1, 2]),
+    )
+    assert Balanced(ratio=1.5).decide(evidence).tolist() == [0, 1, 1]
+    assert CostRatio(1.5).decide(evidence).tolist() == [2, 1, 1]
+
+
+def test_no_default_step_gives_a_label_nobody_voted_for(tmp_path: Path) -> None:
+    """Two rare votes against each other leave the most frequent class most believed."""
+    rng = np.random.default_rng(4)
+    items, labelled = 600, 400
+    truth = rng.choice(4, items + labelled, p=[0.82, 0.06, 0.06, 0.06]).astype(np.int32)
+    votes = [
+        np.where(rng.random(len(truth)) < accuracy, truth, rng.integers(0, 4, len(truth)))
+        for accuracy in (0.75, 0.8)
+    ]
+    store = Store.create(tmp_path / "store", classes=["normal", "a", "b", "c"])
+    names = np.array(["normal", "a", "b", "c"])
+    store.add({"id": np.arange(items)})
+    for name, cast in zip(("old", "new"), votes, strict=True):
+        known = {"id": np.arange(items, len(truth)), "truth": names[truth[items:]]}
+        store.register(Model(name, labelled=known | {"vote": names[cast[items:]]}))
+        own = pa.table({"id": np.arange(items), "vote": names[cast[:items]]})
+        store.update(name, votes=own, budget="100%")
+    labels = store.labels()["label"].to_pylist()
+    given = [{names[one] for one in both} for both in np.transpose(votes)[:items].tolist()]
+    assert all(label in own for label, own in zip(labels, given, strict=True))
+    bold = store.redecide("max-belief", dry_run=True)
+    assert bold.flips > 0
+    assert store.check() == []
 
 
 def test_a_store_chooses_by_default_and_keeps_what_it_chose(tmp_path: Path) -> None:

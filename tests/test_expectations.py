@@ -181,10 +181,26 @@ def test_each_half_has_the_prior_of_the_other(kind: str | None) -> None:
     rng = np.random.default_rng(1)
     truth = rng.choice(5, 200, p=[0.6, 0.2, 0.1, 0.05, 0.05]).astype(np.int32)
     votes = np.where(rng.random((200, 2)) < 0.8, truth[:, None], 0).astype(np.int32)
-    whole = class_shares.learnt(kind, truth, 5)
+    whole = class_shares.learnt(kind, np.bincount(truth, minlength=5))
     prior = np.full(5, 0.2) if whole is None else whole
     fits = Fits.of(votes, truth, prior, learnt=kind)
     np.testing.assert_allclose(fits.whole.prior, prior, rtol=1e-6)
     for half, other in zip(fits.halves, (truth[1::2], truth[::2]), strict=True):
-        own = class_shares.learnt(kind, other, 5)
+        own = class_shares.learnt(kind, np.bincount(other, minlength=5))
         np.testing.assert_allclose(half.prior, prior if own is None else own, rtol=1e-6)
+
+
+def test_halves_learn_the_prior_from_labelled_items_that_only_one_model_has() -> None:
+    """Of 2,000 labelled items 40 are common to all models: too few to know the frequencies."""
+    rng = np.random.default_rng(2)
+    everyone = rng.choice(3, 2000, p=[0.6, 0.3, 0.1]).astype(np.int32)
+    truth, counts = everyone[:40], np.bincount(everyone, minlength=3)
+    votes = np.where(rng.random((40, 2)) < 0.8, truth[:, None], 0).astype(np.int32)
+    whole = class_shares.learnt("estimated", counts)
+    assert whole is not None
+    fits = Fits.of(votes, truth, whole, learnt="estimated", counts=counts)
+    for half, unseen in zip(fits.halves, (truth[::2], truth[1::2]), strict=True):
+        own = class_shares.learnt("estimated", counts - np.bincount(unseen, minlength=3))
+        assert own is not None
+        np.testing.assert_allclose(half.prior, own, rtol=1e-6)
+        assert np.abs(half.prior - whole).max() < 0.01

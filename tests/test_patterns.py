@@ -121,6 +121,20 @@ def test_no_labelled_item_counts_itself() -> None:
             assert found[row] == pytest.approx(drawn[int(cast[row, -1])], abs=1e-9)
 
 
+def test_the_value_of_a_vote_on_a_labelled_item_does_not_count_the_item_itself() -> None:
+    votes, truth = tickets(300, seed=6)
+    fit = walked(votes, truth)
+    fit = fit.calibrated(np.append(fit.calibrator[:-1], kernels.patterns.WORTHS[4]))
+    places, label = fit.patterns.places(votes, truth), votes[:, 0].copy()
+    found = fit.value(votes[:, :1], [0], label, model=1, ratio=3.0, own=places)
+    itself = fit.value(votes[:, :1], [0], label, model=1, ratio=3.0)
+    assert np.abs(found - itself).max() > 0.001
+    for row in range(0, 300, 7):
+        listed, place = [(0, int(votes[row, 0]))], int(places[row])
+        expected = naive_dependence.value(fit, listed, int(label[row]), 1, 3.0, without=place)
+        assert found[row] == pytest.approx(expected, abs=1e-9)
+
+
 @pytest.mark.parametrize("worth", kernels.patterns.WORTHS)
 def test_a_fit_believes_the_same_when_it_is_kept(worth: float) -> None:
     """What is chosen on the labelled set must be what a store decides with."""

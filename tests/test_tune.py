@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from posterity import Model, Store, replay
 from posterity.cli import run
-from posterity.errors import InvalidData, InvalidParameter, PosterityError
+from posterity.errors import CommitConflict, InvalidData, InvalidParameter, PosterityError
 from posterity.method.decide.policy import Figures, Goal, Policy
 from posterity.method.decide.rules import AtMost, CostRatio, Evidence, TwoVotes
 from posterity.method.decide.rules import parse as parse_rule
@@ -60,7 +60,7 @@ def test_goals_are_read_and_written(text: str, kept: str) -> None:
     "text",
     [
         *("best", "balance:120%", "balance:0", "ratio", "ratio:0", "ratio:inf", "ratio:x"),
-        *("at-most", "at-most:1%,ratio=5", 3),
+        *("at-most", "at-most:1%,ratio=5", "at-most:1%,confidence=0.9999999999999999", 3),
     ],
 )
 def test_what_is_no_goal_is_refused(text: Any) -> None:
@@ -191,7 +191,7 @@ def test_it_finds_what_fits_and_says_how_far_to_trust_it(tmp_path: Path, world: 
     assert found.crossed.items == 300
     told = str(found)
     assert f"choice: {found.chosen.selector}, {found.chosen.rule}" in told
-    assert "chosen on one half of these items and tried on the other" in told
+    assert "checked (chosen on one half of the items, scored on the other)" in told
     assert all(len(line) <= 120 for line in told.splitlines())
     json.dumps(found.to_dict())
 
@@ -232,6 +232,77 @@ def test_what_was_tried_is_kept_until_something_changes(
     monkeypatch.setenv("POSTERITY_CACHE", "off")
     assert tuned("ratio:5")[1] == every
     assert other["tried"] == first["tried"]
+
+
+def test_two_models_that_have_voted_have_answers_of_their_own(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their history is the same, and so is the prior; the next step is not."""
+    store = make(tmp_path / "store", world, "old", "mid", "best")
+
+    def tuned(name: str) -> list[dict[str, Any]]:
+        found = Store(store.path).tune(name, budget="30%").to_dict()["tried"]
+        assert isinstance(found, list)
+        return found
+
+    monkeypatch.setenv("POSTERITY_CACHE", "off")
+    alone = tuned("mid"), tuned("best")
+    monkeypatch.setenv("POSTERITY_CACHE", str(tmp_path / "cache"))
+    assert (tuned("mid"), tuned("best")) == alone
+    assert alone[0] != alone[1]
+
+
+def test_the_same_command_is_done_once_whatever_the_policy_is_by_then(
+    tmp_path: Path, world: World
+) -> None:
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.register(Model("new", labelled=world.labelled_table("new")))
+    votes = world.votes_table("new")
+    assert store.update("new", votes=votes, budget="10%").step == 2
+    store.register(Model("best", labelled=world.labelled_table("best")))
+    assert store.tune("best", goal="ratio:8", apply=True).step == 3
+    again = store.update("new", votes=votes, budget="10%")
+    assert again.step is None
+    assert "carried out already" in again.note
+    # With a rule of its own it is other work.
+    assert store.update("new", votes=votes, budget="10%", rule="max-belief").step == 4
+
+
+def test_a_choice_is_for_the_steps_it_has_read(tmp_path: Path, world: World) -> None:
+    from posterity.engine.ledger.context import Context
+    from posterity.engine.plan.tune import apply
+    from posterity.storage.files import open_files
+
+    store = make(tmp_path / "store", world, "old", "mid")
+    found = store.tune("mid", goal="ratio:8")
+    assert found.head == 1
+    update(store, world, "best")
+    with pytest.raises(CommitConflict, match="Step 2 was made after this choice"):
+        apply(Context(open_files(store.path)), found)
+    assert store.status()["policy"] == "value, balanced:80%"
+
+
+def test_a_policy_changes_nothing_that_is_expected_of_labels(tmp_path: Path, world: World) -> None:
+    store = make(tmp_path / "store", world, "old", "mid")
+    expected = store.status()["expected_accuracy"]
+    assert expected["low"] is not None
+    step = store.tune("mid", goal="ratio:8", apply=True).step
+    assert step is not None
+    store.revert(step)
+    assert store.status()["expected_accuracy"] == expected
+    store.remove([f"item-{number}" for number in range(100)])
+    assert store.status()["expected_accuracy"] is None
+    store.tune("mid", goal="ratio:8", apply=True)
+    # Of other items than those it was estimated for: without the interval of all of them.
+    assert store.status()["expected_accuracy"]["low"] is None
+
+
+def test_policies_that_differ_on_the_way_are_shown() -> None:
+    """Of two policies with the same end, one that is better sooner is not the closest one."""
+    at_the_end = Figures(items=100, first=0.5, final=0.71, mean=0.65, fixed=30, broken=3)
+    sooner = replace(at_the_end, final=0.6, mean=0.75, broken=4)
+    alike = replace(at_the_end, final=0.715, mean=0.655, broken=5)
+    assert at_the_end.apart(alike) < at_the_end.apart(sooner)
 
 
 def test_a_store_follows_its_policy_until_it_is_undone(tmp_path: Path, world: World) -> None:

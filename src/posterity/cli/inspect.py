@@ -29,7 +29,7 @@ from posterity.engine.ledger import publish
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import Sharded, refuse_used
 from posterity.engine.ledger.reports import expected_accuracy
-from posterity.engine.ledger.steps import REVIEW, Header
+from posterity.engine.ledger.steps import REDECIDE, REVIEW, SETTLE, TUNE, Header
 from posterity.errors import InvalidParameter
 from posterity.storage.files import local_path, open_files
 from posterity.storage.output import check_target, is_folder, write_stream
@@ -47,7 +47,7 @@ ACCURACY = (
 @store_argument
 @as_json_option
 def status_command(store: str, as_json: bool) -> None:
-    """Items, classes, models, the last step, pending flips, and runs that are not finished."""
+    """Items, classes, models, the last step, the policy, pending flips, and unfinished runs."""
     told = Store(store).status()
     if as_json:
         print_json(told)
@@ -106,7 +106,8 @@ def _what(header: Header) -> str:
         return f"reverts {header.reverts}"
     if header.kind == REVIEW:
         return counted(header.answers, "answer")
-    return header.model or "pending flips"
+    without_model = {REDECIDE: "all labels", SETTLE: "pending flips", TUNE: "later steps"}
+    return header.model or without_model.get(header.kind, "")
 
 
 @click.command("runs")

@@ -232,7 +232,8 @@ def revert_command(store: str, step: int, executor: str, as_json: bool) -> None:
 @click.command("redecide")
 @store_argument
 @click.option(
-    "--rule", help="balanced, cost-ratio:C or max-belief. [default: as of `update`, balanced]"
+    "--rule",
+    help="balanced, cost-ratio:C or max-belief. [default: the store's policy; see `tune`]",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 @executor_option
@@ -242,9 +243,9 @@ def redecide_command(
 ) -> None:
     """Decide every label again from votes already paid for, under another rule.
 
-    No model is asked. Use it after changing your mind about the rule: with a lower cost ratio more
-    labels follow the votes. Changes made before stay, also under a higher ratio: `revert` takes a
-    step back. Labels that people decided stay. It is one step, and `revert` undoes it.
+    No model is evaluated. Use it after changing your mind about the rule: with a lower cost ratio
+    more labels follow the votes. Changes made before stay, also under a higher ratio: `revert`
+    takes a step back. Labels that people decided stay. It is one step, and `revert` undoes it.
 
     \b
       posterity redecide photos --dry-run
@@ -259,7 +260,7 @@ def redecide_command(
 @click.option(
     "--goal",
     help="balance:SHARE (fewest broken labels with at least this share of the highest gain in"
-    " accuracy, over the history and at its end), soon:SHARE or final:SHARE (only one of both),"
+    " accuracy, over the history and at its end), soon:SHARE or final:SHARE (only one of the two),"
     " ratio:C (a broken label costs C fixed ones), at-most:SHARE (a promise for each step)."
     " [default: balance:90%]",
 )
@@ -271,9 +272,9 @@ def tune_command(store: str, executor: str, as_json: bool, **asked: Any) -> None
     """Find the selector and rule that serve your goal best, on your own labelled items.
 
     The labelled items go through the store's steps and the next one, of MODEL, under some 50
-    policies. No model is asked, and nothing is spent. The table shows the policies that no other
-    beats in every respect; accuracy over the history counts how soon labels get better. What comes
-    of the choice is checked: chosen on one half of the items, it is tried on the other.
+    policies. No model is evaluated, and nothing is spent. The table shows the policies that no
+    other beats in every respect; accuracy over the history counts how soon labels get better. The
+    choice is checked: it is made on one half of the items and scored on the other.
 
     \b
       posterity tune photos

@@ -182,7 +182,8 @@ def update(
         beliefs.fold(votes, _of(Dependence, confusion), rows=rows, model=place)
         entropy_before = beliefs.entropy_without(place, rows)  # under the same fit
     shard.voted[rows] = True
-    most_frequent = majority(beliefs.table.hard[rows].T)
+    cast = beliefs.table.hard[rows]
+    most_frequent = majority(cast.T)
     # All rules together: what is believed of any label costs a look at all votes of its item.
     before = np.empty((len(rows), len(shard.labels)), dtype=np.int32)
     for at, labels in enumerate(shard.labels):
@@ -197,7 +198,7 @@ def update(
             vote=hard,
             entropy_before=entropy_before,
             majority=most_frequent,
-            cast=beliefs.table.hard[rows],
+            cast=cast if "support" in traits(rule).uses else None,
             # The truth is shown to the oracle alone, so that no other rule can lean on it.
             truth=truth if "truth" in traits(rule).uses else None,
             belief_label=believed[:, at],

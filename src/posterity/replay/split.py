@@ -138,7 +138,7 @@ def read_prior(given: str | Floats, labelled: Recording) -> Floats:
         return priors.given(given, classes=classes)
     if given == priors.UNIFORM:
         return priors.uniform(classes)
-    learnt = class_shares.learnt(given, labelled.truth, classes)
+    learnt = class_shares.learnt(given, np.bincount(labelled.truth, minlength=classes))
     if learnt is not None:
         return learnt
     return priors.read(Path(given), labelled.classes)

@@ -15,7 +15,7 @@ from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.beliefs.patterns import Patterns
 from posterity.method.beliefs.temperature import Temperature
-from posterity.method.data.arrays import Codes, Floats, Mask, Rows
+from posterity.method.data.arrays import Codes, Counts, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes
 
 
@@ -63,21 +63,24 @@ class Fits:
         readings: Sequence[SoftReadings] = (),
         *,
         learnt: str | None = None,
+        counts: Counts | None = None,
         answered: int = 0,
     ) -> Fits:
         """From the votes (n, T) of the models so far, and how soft ones of each are to be read.
 
         ``learnt``: the kind of prior, if it comes from the labelled set; each half then has that of
-        the other, for among many classes an item's own truth would speak for it. ``answered``: so
-        many of the items, the last ones, were chosen for a review by all their votes: among those
-        with some of these votes they are not a fair sample.
+        all other labelled items, for among many classes an item's own truth would speak for it.
+        ``counts``: of how many labelled items each class is the truth, where there are more than
+        these. ``answered``: so many of the items, the last ones, were chosen for a review by all
+        their votes: among those with some of these votes they are not a fair sample.
         """
         labelled = np.arange(len(truth)) < len(truth) - answered
+        everywhere = _counted(truth[labelled], len(prior)) if counts is None else counts
 
         def fitted(rows: Mask) -> Dependence:
-            known = truth[rows & labelled]
-            own = None if rows.all() else class_shares.learnt(learnt, known, len(prior))
-            patterns = Patterns.of(votes[rows & labelled], known)
+            others = everywhere - _counted(truth[~rows & labelled], len(prior))
+            own = None if rows.all() else class_shares.learnt(learnt, others.clip(0))
+            patterns = Patterns.of(votes[rows & labelled], truth[rows & labelled])
             believed = prior if own is None else own
             return beliefs_fit.fit(votes[rows], truth[rows], believed, patterns=patterns)
 
@@ -107,6 +110,10 @@ class Confusions:
             for rows in _other_halves(len(truth))
         )
         return cls((first, second))
+
+
+def _counted(truth: Codes, classes: int) -> Counts:
+    return np.bincount(truth, minlength=classes)
 
 
 def _other_halves(items: int) -> tuple[Mask, Mask]:

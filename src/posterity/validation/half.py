@@ -11,10 +11,10 @@ import numpy as np
 
 from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import Dependence
-from posterity.method.data.arrays import Codes, Floats, Mask, Rows
+from posterity.method.data.arrays import Codes, Counts, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
 from posterity.method.decide.balance import TINY, FlipMargins
-from posterity.method.decide.rules import Evidence, MaxBelief, Rule, traits
+from posterity.method.decide.rules import Balanced, Evidence, MaxBelief, Rule, traits
 from posterity.method.decide.selectors import ByVotes
 from posterity.method.step import Decision, Labels, Shard, update
 from posterity.validation.outcome import RehearsedStep
@@ -45,22 +45,28 @@ class Half:
         may: Mask = votes[self.own] != MISSING
         return may & ~self.voted[model] if model in self.voted else may
 
-    def worth(self, known: Dependence, step: RehearsedStep) -> Callable[[], Floats] | None:
-        """What a selector that looks at votes makes of each item; None: this one does not."""
+    def worth(
+        self, known: Dependence, step: RehearsedStep, places: Rows | None = None
+    ) -> Callable[[], Floats] | None:
+        """What a selector that looks at votes makes of each item; None: this one does not.
+
+        ``places``: where the labelled items stand among the patterns of the fit, if it knows them.
+        """
         if not isinstance(step.selector, ByVotes):
             return None
         beliefs, ratio = self.shard.dependent, traits(step.rule).cost
         weigh = partial(step.selector.weigh, known, beliefs.table, beliefs.who, self.labels.label)
-        return partial(weigh, model=step.model, ratio=ratio)
+        own = None if places is None else places[self.own]
+        return partial(weigh, model=step.model, ratio=ratio, own=own)
 
     def again(self, known: Dependence) -> Standing:
         """Where its items stand with all their votes."""
         rows = np.flatnonzero(self.labels.label != MISSING)
         label, votes = self.labels.label[rows], self.shard.dependent.table[rows]
         believed = known.believe(votes, range(votes.hard.shape[1]), label, asked=label[:, None])
-        return Standing(
-            rows, label, self.truth[rows], believed.best, believed.belief_best, believed.asked[:, 0]
-        )
+        support = (votes.hard == believed.best[:, None]).sum(axis=1)
+        truth, gain, loss = self.truth[rows], believed.belief_best, believed.asked[:, 0]
+        return Standing(rows, label, truth, believed.best, gain, loss, support)
 
     def breaks(
         self,
@@ -104,16 +110,19 @@ class Standing(NamedTuple):
     """The belief in the best class."""
     loss: Floats
     """The belief in the label."""
+    support: Counts
+    """How many votes are for the best class."""
 
     @property
     def evidence(self) -> Evidence:
-        """For rules that compare beliefs; the votes themselves are not looked at."""
+        """For rules that compare beliefs; the new vote is not looked at."""
         return Evidence(
             label=self.label,
             vote=self.label,
             best=self.best,
             belief_best=self.gain,
             belief_label=self.loss,
+            support=self.support,
         )
 
 
@@ -124,11 +133,16 @@ def margins_of(one: Standing, changed: Mask) -> FlipMargins:
 
 
 def flips_tried(
-    half: Half, rows: Rows, votes: Codes | SoftVotes, known: Confusion | Dependence, model: int
+    half: Half,
+    rows: Rows,
+    votes: Codes | SoftVotes,
+    known: Confusion | Dependence,
+    model: int,
+    rule: Rule,
 ) -> Iterator[tuple[Rows, FlipMargins]]:
-    """The flips of the most believed class, and their rows; the half itself is left as it was."""
+    """The flips the rule would make at a cost ratio of 1, and their rows; nothing is changed."""
     trial = deepcopy(half)
-    trial.shard.rules = [MaxBelief()]
+    trial.shard.rules = [Balanced(ratio=1.0) if isinstance(rule, Balanced) else MaxBelief()]
     for made in trial.update(rows, votes, known, model):
         at, flipped = made.rows[made.flipped], made.flipped
         before, after = made.before[flipped], made.after[flipped]

@@ -101,7 +101,7 @@ class Rehearsal:
             known = [fit.calibrated(self.calibrator) for fit in fits.halves]
             undecided = isinstance(step.rule, Balanced) and step.rule.ratio is None
             if last or undecided:
-                margins = self._flips(known, chosen, votes, step.model)
+                margins = self._flips(known, chosen, votes, step)
             if isinstance(step.rule, Balanced) and undecided and margins is not None:
                 step = replace(step, rule=balance.choose(step.rule, margins))
         else:
@@ -166,7 +166,8 @@ class Rehearsal:
         promise = target if isinstance(step.rule, AtMost) and step.rule.ratio is None else None
         as_target = []
         if promise is not None:
-            as_target = self._choose([promise.chosen_by] * 2, cast, step)
+            by = promise.chosen_by
+            as_target = self._choose([by] * 2, cast, step, fits.places(by))
         for half, rows in zip(self._halves, chosen, strict=True):
             half.cast = half.shard.dependent.table.with_votes(
                 votes[half.own[rows]], rows, step.model
@@ -225,7 +226,7 @@ class Rehearsal:
             for half, fit in zip(self._halves, fits.halves, strict=True)
         ]
         if isinstance(rule, Balanced) and rule.ratio is None:
-            flips = [(one, one.best != one.label) for one in found]
+            flips = [(one, (one.best != one.label) & (one.support > 0)) for one in found]
             rule = balance.choose(rule, FlipMargins.joined(starmap(margins_of, flips)))
         made = []
         for half, one in zip(self._halves, found, strict=True):
@@ -271,15 +272,15 @@ class Rehearsal:
         known: Sequence[Confusion | Dependence],
         chosen: Sequence[Rows],
         votes: Codes | SoftVotes,
-        model: int,
+        step: RehearsedStep,
     ) -> FlipMargins:
-        """The flips that the most believed class would make in this step.
+        """The flips that the rule would make in this step at a cost ratio of 1.
 
         Flips that are pending on other items are made whatever the cost ratio.
         """
         found = []
         for half, rows, by in zip(self._halves, chosen, known, strict=True):
-            for at, flips in flips_tried(half, rows, votes, by, model):
+            for at, flips in flips_tried(half, rows, votes, by, step.model, step.rule):
                 margins = np.where(np.isin(at, rows), flips.margins, np.inf)
                 found.append(replace(flips, margins=margins))
         return FlipMargins.joined(found)
@@ -321,12 +322,16 @@ class Rehearsal:
         return Trust(tuple(self._steps)).reliability, best
 
     def _choose(
-        self, known: Sequence[Dependence | None], votes: Codes, step: RehearsedStep
+        self,
+        known: Sequence[Dependence | None],
+        votes: Codes,
+        step: RehearsedStep,
+        places: Rows | None = None,
     ) -> list[Rows]:
         """The rows chosen within each half, which has its share of the budget.
 
         Chosen among all of them, they could all be of one half, only because the other half
-        taught it a little more doubt.
+        taught it a little more doubt. ``places``: see ``Half.worth``.
         """
         eligible = [half.eligible(votes, step.model) for half in self._halves]
         first, second = (int(may.sum()) for may in eligible)
@@ -342,7 +347,7 @@ class Rehearsal:
                 budget=budget,
                 eligible=may,
                 step=self.number,
-                value=None if fit is None else half.worth(fit, step),
+                value=None if fit is None else half.worth(fit, step, places),
             )
             for half, fit, may, budget in zip(self._halves, known, eligible, budgets, strict=True)
         ]

@@ -170,6 +170,8 @@ class Tuned(Result):
     is chosen on one half of the items and tried on the other."""
     error: float = 0.0
     """The standard error of that."""
+    head: int | None = None
+    """The last step that was there; None: of a recording."""
     step: int | None = None
     """The step that made it the store's policy; None: nothing was changed."""
     note: str = ""
@@ -224,10 +226,10 @@ class Tuned(Result):
                 f"goal {self.goal}: {self.meaning}",
                 *self._table(),
                 f"choice: {self.chosen.selector}, {self.chosen.rule}",
-                self._compared(),
-                f"chosen on one half of these items and tried on the other: accuracy "
+                f"checked (chosen on one half of the items, scored on the other): accuracy "
                 f"{_percent(self.crossed.final)}, over the history {_percent(self.crossed.mean)}, "
                 f"{self.crossed.broken:,} broken",
+                self._compared(),
                 self.note,
             )
         )
@@ -242,7 +244,7 @@ class Tuned(Result):
         shown.sort(key=lambda one: (one.figures.broken, one.figures.final))
         while len(shown) > MOST_ROWS:  # those that differ least from the one before
             gaps = [
-                (after.figures.final - before.figures.final, at + 1)
+                (before.figures.apart(after.figures), at + 1)
                 for at, (before, after) in enumerate(pairwise(shown))
                 if shown[at + 1] not in (self.chosen, self.current)
             ]
@@ -263,13 +265,14 @@ class Tuned(Result):
             return ""
         if self.current == self.chosen:
             return "that is the policy in force"
-        fewer = self.current.figures.broken - self.chosen.figures.broken
+        fewer = self.current.figures.broken - self.crossed.broken
         reach = 100 * CLEARLY * self.error
         luck = "" if abs(100 * self.difference) > reach else ", which could be luck"
         than = f"{abs(fewer):,} {'fewer' if fewer >= 0 else 'more'}"
         return (
-            f"than the policy in force ({self.current.selector}, {self.current.rule}): "
-            f"{100 * self.difference:+.1f} ± {reach:.1f} points{luck}, {than} broken"
+            f"against the policy in force ({self.current.selector}, {self.current.rule}): "
+            f"{100 * self.difference:+.1f} ± {reach:.1f} points at the end{luck}, "
+            f"{than} broken"
         )
 
 

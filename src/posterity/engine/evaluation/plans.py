@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -95,6 +95,8 @@ class Request:
     rule: str = DEFAULT_RULE[PLAIN]
     where: str | None = None
     seed: int = 0
+    digest: str = ""
+    """Names the work as it was asked for: asked again under another policy, it is the same."""
 
     @classmethod
     def of(
@@ -130,12 +132,16 @@ class Request:
         ):
             if read(str(member)) != member:
                 raise InvalidParameter.of(what, "one a store can keep by its name", member)
-        return cls(model, spending, str(picked), str(parsed), where, read_seed(seed, "seed"))
+        request = cls(model, spending, str(picked), str(parsed), where, read_seed(seed, "seed"))
+        asked = request.to_dict()
+        asked |= {"selector": None} if selector is None else {}
+        asked |= {"rule": None} if rule is None else {}
+        digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+        return replace(request, digest=digest)
 
-    @property
-    def digest(self) -> str:
-        """Names the work."""
-        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:12]
+    def to_dict(self) -> dict[str, Any]:
+        """What is asked."""
+        return {name: value for name, value in asdict(self).items() if name != "digest"}
 
     def resolved(self, context: Context) -> Budget | Spending:
         """The budget of this request now; the first labels are outside of one over time."""
@@ -205,7 +211,7 @@ class Plan:
         """As ``--json`` prints it."""
         return {
             "plan": self.id,
-            **asdict(self.request),
+            **self.request.to_dict(),
             "head": self.head,
             "eligible": self.eligible,
             "evaluations": self.evaluations,

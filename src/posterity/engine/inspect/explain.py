@@ -28,7 +28,15 @@ from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.spec import plain_number
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.method.decide.defaults import DEPENDENT
-from posterity.method.decide.rules import CostRatio, MaxBelief, Rule, TwoVotes, inner, traits
+from posterity.method.decide.rules import (
+    Balanced,
+    CostRatio,
+    MaxBelief,
+    Rule,
+    TwoVotes,
+    inner,
+    traits,
+)
 
 
 def explain(context: Context, item: str | int, row: int | None = None) -> Explanation:
@@ -199,6 +207,8 @@ def _compared(
     if best == label:
         return f"{names(label)} is believed most"
     times = f"{names(best)} is believed {in_times(believed[best], believed[label])} as much"
+    if isinstance(asked, Balanced) and not any(cast.hard[0] == best for cast in votes):
+        return f"{times}, but no model voted for it"
     if "entropy_before" in uses:
         before, after = (
             _entropy(_beliefs(steps[-1], steps[:some], votes[:some]))

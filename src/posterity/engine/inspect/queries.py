@@ -251,6 +251,7 @@ def status(context: Context, path: str) -> dict[str, Any]:
         "classes": len(context.classes),
         "models": list(context.models),
         "step": context.head,
+        "policy": str(context.policy),
         "pending": count_pending(context)[0],
         "reviewed": total_of(context).pinned if context.live_reviews else 0,
         "expected_accuracy": None if expected is None else expected.to_dict(),

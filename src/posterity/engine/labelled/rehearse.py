@@ -27,7 +27,7 @@ from posterity.errors import InvalidParameter, StoreError
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.beliefs.priors import ESTIMATED
-from posterity.method.data.arrays import Codes, Floats
+from posterity.method.data.arrays import Codes, Counts, Floats
 from posterity.method.data.votes import MISSING, SoftVotes
 from posterity.method.decide.balance import RatioOutcome
 from posterity.method.decide.budget import FULL, Budget, Outlook
@@ -127,9 +127,13 @@ class Walked:
         prior: Floats,
         *,
         dependent: bool,
+        counts: Counts | None = None,
         watched: bool = False,
     ) -> Walked | None:
-        """Of a store these models vote on; None with too few labelled items."""
+        """Of a store these models vote on; None with too few labelled items.
+
+        ``counts``: of the labelled items that the prior is learnt from, by class.
+        """
         labelled = labelled_of(context, models, dependent=dependent)
         if labelled is None:
             return None
@@ -138,7 +142,7 @@ class Walked:
         rehearsal = Rehearsal(labelled.truth, prior, first, dependent=dependent, watched=watched)
         fits: Fits | Confusions
         if dependent:
-            fits = _fits(context, models, labelled, prior)
+            fits = _fits(context, models, labelled, prior, counts)
         else:
             estimator = context.description.confusion
             fits = Confusions.of(labelled.votes, labelled.truth, len(prior), estimator)
@@ -206,14 +210,22 @@ class Walked:
         return replace(self, rehearsal=deepcopy(self.rehearsal))
 
 
-def _fits(context: Context, models: Sequence[str], labelled: Labelled, prior: Floats) -> Fits:
+def _fits(
+    context: Context,
+    models: Sequence[str],
+    labelled: Labelled,
+    prior: Floats,
+    counts: Counts | None,
+) -> Fits:
     truth = labelled.truth
     readings = [SoftReadings.of(soft, truth, len(prior)) for soft in labelled.soft]
     more, answers = answered_votes(context, models, labelled.keys)
     votes = np.concatenate([labelled.votes, more])
     truths = np.concatenate([truth, answers])
     learnt = context.description.prior
-    return Fits.of(votes, truths, prior, readings, learnt=learnt, answered=len(answers))
+    return Fits.of(
+        *(votes, truths, prior, readings), learnt=learnt, counts=counts, answered=len(answers)
+    )
 
 
 _LAST: dict[Hashable, Walked | None] = {}
@@ -236,11 +248,14 @@ def made_of(context: Context, models: Sequence[str], prior: Floats) -> tuple[Has
     return (*names, *models, prior.tobytes(), removed)
 
 
-def _walked(context: Context, models: list[str], prior: Floats, *, watched: bool) -> Walked | None:
-    key = (*made_of(context, models, prior), watched)
+def _walked(
+    context: Context, models: list[str], prior: Floats, counts: Counts | None, *, watched: bool
+) -> Walked | None:
+    known = None if counts is None else counts.tobytes()
+    key = (*made_of(context, models, prior), known, watched)
     kept = _LAST.get(key)
     if kept is None:
-        kept = Walked.of(context, models, prior, dependent=True, watched=watched)
+        kept = Walked.of(context, models, prior, dependent=True, counts=counts, watched=watched)
         _LAST.clear()
         _LAST[key] = kept
     return None if kept is None else kept.copy()
@@ -257,7 +272,8 @@ class Prepared:
         self.base = context.fits.now(arriving)
         self._walked, self.why_plain = None, ""
         if context.description.beliefs == DEPENDENT:
-            self._walked = _walked(context, self.models, self.base.prior, watched=watched)
+            counts = context.fits.class_counts(arriving)
+            self._walked = _walked(context, self.models, self.base.prior, counts, watched=watched)
             self.why_plain = "" if self._walked else WHY_PLAIN
 
     def again(self) -> Prepared:

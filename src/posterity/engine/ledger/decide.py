@@ -14,7 +14,7 @@ from posterity.method.beliefs.state import BeliefState
 from posterity.method.data.arrays import Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, ModelVotes, VoteTable, majority
 from posterity.method.decide.defaults import DEPENDENT
-from posterity.method.decide.rules import Rule, TwoVotes, inner, traits
+from posterity.method.decide.rules import Rule, inner, traits
 from posterity.method.decide.simple_rules import Evidence
 from posterity.method.step import Labels, Verdict, judge
 
@@ -237,7 +237,7 @@ def _evidence(
     if "majority" in uses:
         hard = np.array([cast.hard[block] for cast in votes], dtype=np.int32)
         frequent = majority(hard)
-    if isinstance(rule, TwoVotes):
+    if "support" in traits(rule).uses:
         cast = np.stack([one.hard[block] for one in votes], axis=1)
     return Evidence.of(
         beliefs,

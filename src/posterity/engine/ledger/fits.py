@@ -20,7 +20,7 @@ from posterity.method.beliefs.confusion import FLOOR, Cells, Confusion
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.beliefs.product import Product
 from posterity.method.beliefs.temperature import Temperature, from_arrays, to_arrays
-from posterity.method.data.arrays import Floats
+from posterity.method.data.arrays import Counts, Floats
 from posterity.method.data.classes import Classes
 from posterity.method.data.votes import VoteTable
 from posterity.method.decide.defaults import DEPENDENT, PLAIN
@@ -268,20 +268,25 @@ class StoreFits:
             self._made[key] = Fit(self._models, confusion=confusion, classes=classes, prior=prior)
         return self._made[key]
 
+    def class_counts(self, arriving: str | None) -> Counts | None:
+        """How many labelled items of each class the arriving model has, or else the newest one."""
+        newest = sorted(self._models.values(), key=lambda model: -model.arrival)
+        for model in sorted(newest, key=lambda model: model.name != arriving):
+            counts = model.counted(len(self._classes)).truth_counts
+            if counts.sum():
+                return counts
+        return None
+
     def _prior_now(self, arriving: str | None) -> tuple[float, ...] | None:
         kind = self._description.prior
         if kind is None:
             return None
         if kind not in (priors.LABELLED, priors.ESTIMATED):
             return tuple(self._weights)
-        # The class frequencies of the arriving model's labelled items, or of the last one's.
-        newest = sorted(self._models.values(), key=lambda model: -model.arrival)
-        for model in sorted(newest, key=lambda model: model.name != arriving):
-            truths = model.counted(len(self._classes)).truth_counts
-            if truths.sum():
-                truth = np.repeat(np.arange(len(truths), dtype=np.int32), truths)
-                found = class_shares.learnt(kind, truth, len(truths))
-                return None if found is None else tuple(found.tolist())
+        counts = self.class_counts(arriving)
+        if counts is not None:
+            found = class_shares.learnt(kind, counts)
+            return None if found is None else tuple(found.tolist())
         if kind == priors.ESTIMATED:
             return None  # nobody knows how frequent classes are
         raise InvalidData(

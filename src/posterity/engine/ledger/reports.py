@@ -28,6 +28,13 @@ def accuracy_now(context: Context) -> Estimate | None:
     return expected_accuracy(last)
 
 
+def still_expected(context: Context) -> dict[str, Any]:
+    """The expected accuracy as the last step reported it, for a step that changes no label."""
+    last = context.headers[-1]
+    known = "expected" in last.report and last.removed == len(context.removed)
+    return {"expected": last.report["expected"]} if known else {}
+
+
 UNIT = 10**6
 """Sums of beliefs are kept in whole millionths."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,15 @@ from numpy.typing import NDArray
 
 from posterity._text import Progress
 from posterity._version import __version__
-from posterity.engine.evaluation.plans import NO_REHEARSAL
 from posterity.engine.labelled.rehearse import Prepared, made_of, voters
-from posterity.engine.ledger.commit import retried
+from posterity.engine.ledger.commit import attempts
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import make_step
+from posterity.engine.ledger.reports import still_expected
 from posterity.engine.ledger.steps import TUNE
 from posterity.engine.ledger.totals import total_of
 from posterity.engine.plan.prospects import arriving as still_arriving
-from posterity.errors import InvalidData, InvalidParameter
+from posterity.errors import CommitConflict, InvalidData, InvalidParameter
 from posterity.method.data.row_sets import packed, unpacked
 from posterity.method.decide.budget import Budget
 from posterity.method.decide.defaults import DEFAULT_BUDGET
@@ -59,7 +60,7 @@ def tune(
     elif context.model(model).pending:
         raise InvalidData(
             f"'{model}' has not voted on its labelled items yet, so how it errs is not known.",
-            hint=f"Let it: posterity update STORE {model}.",
+            hint=f"Run `posterity update STORE {model}` first.",
         )
     share = None
     if model is not None:
@@ -67,8 +68,9 @@ def tune(
         share = spent.evaluations(context.there) / max(1, context.there)
     elif budget is not None:
         raise InvalidParameter(
-            "Every model has voted on every item: there is no next step with a budget.",
-            hint="Leave out the budget, or register another model.",
+            "No model can vote on more items, so there is no next step to give a budget.",
+            hint="Leave out the budget, or register another model and let it vote on its labelled "
+            "items.",
         )
     arriving, current = live[-1].voter if model is None else model, context.policy
     tracks = Tracks(context, arriving, share)
@@ -77,7 +79,10 @@ def tune(
     else:
         prepared = Prepared(context, arriving)
         if not prepared.dependent:
-            raise InvalidData(f"Policies cannot be compared: {NO_REHEARSAL}.")
+            raise InvalidData(
+                "Policies cannot be compared: the store's models have too few labelled items in "
+                "common, labelled votes without ids, or a stated confusion."
+            )
         truth, prior, history = prepared.history(share)
         found = tune_history(
             truth,
@@ -90,23 +95,36 @@ def tune(
             progress=progress,
         )
         tracks.keep()
+    found = replace(found, head=context.head)
+    if found.chosen == found.current:
+        return found
     return replace(found, note="`--apply` makes it the store's policy for later plans and updates")
 
 
 def apply(context: Context, found: Tuned) -> Tuned:
-    """Make the choice the store's policy, by a step of its own; nothing else changes."""
-    return retried(context, lambda now: _apply(now, found))
+    """Make the choice the store's policy, by a step of its own; nothing else changes.
+
+    It was chosen for the steps that were there: after another one it may be another choice.
+    """
+    for now in attempts(context):
+        chosen, policy = found.chosen, now.policy
+        if (chosen.selector, chosen.rule) == (str(policy.selector), str(policy.rule)):
+            return replace(found, note="Nothing to do: it is the store's policy.")
+        if now.head != found.head:
+            raise CommitConflict(
+                f"Step {now.head} was made after this choice, which has read step {found.head}; "
+                "the store's policy is as it was.",
+                hint="Run `posterity tune` again.",
+            )
+        with suppress(CommitConflict):
+            return _apply(now, found)
+    raise CommitConflict("The store changes too often; its policy is as it was.")
 
 
 def _apply(context: Context, found: Tuned) -> Tuned:
-    chosen, policy = found.chosen, context.policy
-    if (chosen.selector, chosen.rule) == (str(policy.selector), str(policy.rule)):
-        return replace(found, note="Nothing to do: it is the store's policy.")
-    last = context.headers[-1].report
-    told = found.to_dict()
+    chosen, told = found.chosen, found.to_dict()
     report = {name: told[name] for name in ("goal", "steps", "chosen", "current", "crossed")}
-    # What is known of the labels stays as it is.
-    report |= {name: last[name] for name in ("expected",) if name in last}
+    report |= still_expected(context)
     report["held"] = total_of(context).to_dict()
     step = context.head + 1
     make_step(context, TUNE, [], report, selector=chosen.selector, rule=chosen.rule)
@@ -126,7 +144,9 @@ class Tracks:
     def __init__(self, context: Context, arriving: str, share: float | None) -> None:
         """``share``: of the items the arriving model would look at; None: it has had its step."""
         models, prior = voters(context, arriving), context.fits.now(arriving).prior
-        parts = [FORMAT, __version__, context.there, share, *made_of(context, models, prior)]
+        # Models that have voted before have the same history, and another next step.
+        about = [FORMAT, __version__, context.there, arriving, share]
+        parts = [*about, *made_of(context, models, prior)]
         self._whose = hashlib.sha256(repr(parts).encode()).hexdigest()
         folder = cache_folder(context.description.store)
         self._path: Path | None = None if folder is None else folder / "tune.cache"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -106,7 +106,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None =
         failed=failed,
         pending=found.waiting,
         software=__version__,
-        **(asdict(plan.request) | {"rule": str(basis.rule)}),
+        **(plan.request.to_dict() | {"rule": str(basis.rule)}),
     )
     keep_fit(context, fit)
     commit_step(context, header, found.files)

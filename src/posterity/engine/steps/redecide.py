@@ -28,6 +28,8 @@ from posterity.storage.delta.commits import DataFile
 
 BLOCK = 2**18
 """Items whose votes are held side by side."""
+COMPARING = (Balanced, CostRatio, MaxBelief)
+"""Rules that need no new vote."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,16 @@ class Redecided(Result):
 def redecide(
     context: Context, rule: Rule | str | None = None, *, dry_run: bool = False
 ) -> Redecided:
-    """Let a rule decide every label again, by the votes there are and the newest fit."""
-    asked = rules.parse(DEFAULT_RULE[context.description.beliefs] if rule is None else rule)
+    """Let a rule decide every label again, by the votes there are and the newest fit.
+
+    Without a rule it is the store's policy, where that compares beliefs.
+    """
+    usual = context.policy.rule
+    if not isinstance(usual, COMPARING):
+        usual = rules.parse(DEFAULT_RULE[context.description.beliefs])
+    asked = rules.parse(usual if rule is None else rule)
     rules.refuse_ratio(asked)
-    if not isinstance(asked, (Balanced, CostRatio, MaxBelief)):
+    if not isinstance(asked, COMPARING):
         raise InvalidParameter.of(
             "rule", "balanced, cost-ratio:C or max-belief, which compare beliefs", str(asked)
         )

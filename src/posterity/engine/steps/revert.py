@@ -16,6 +16,7 @@ from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import ShardHistory, parts_of, voteless_parts
 from posterity.engine.ledger.proposals import count_pending
 from posterity.engine.ledger.publish import make_step, publish_labels
+from posterity.engine.ledger.reports import still_expected
 from posterity.engine.ledger.steps import (
     REVERT,
     REVIEW,
@@ -77,7 +78,8 @@ def _revert(context: Context, target: int) -> Reverted:
     steps, now = parts_of(context, live), context.fits.now()
     toggled = origin(context.headers, target)
     # A review has no say in the pending flips of other items, nor has a policy for later steps.
-    apart = next(one.kind for one in context.headers if one.step == toggled) in (REVIEW, TUNE)
+    kind = next(one.kind for one in context.headers if one.step == toggled)
+    apart = kind in (REVIEW, TUNE)
     patient = [
         one
         for one, part in zip(live, steps, strict=True)
@@ -93,6 +95,8 @@ def _revert(context: Context, target: int) -> Reverted:
     done = Reverted(step, target, touched, changed, pending=pending)
     report: dict[str, Any] = {"items": touched, "changed": changed, "pending": pending}
     report["held"] = total.to_dict()
+    if kind == TUNE:
+        report |= still_expected(context)
     fit = now.to_dict([])
     make_step(context, REVERT, files, report, reverts=target, fit=fit, pending=waiting)
     return done

@@ -60,12 +60,13 @@ def of_labelled(counts: Counts) -> Floats:
     return drawn(counts.astype(np.float64), priors.uniform(len(counts)))
 
 
-def learnt(kind: str | None, truth: Codes, classes: int) -> Floats | None:
-    """The prior that labelled items tell of; None where it is not learnt from them."""
+def learnt(kind: str | None, counts: Counts) -> Floats | None:
+    """The prior from how many labelled items each class has; None if it is not learnt from them."""
     if kind == priors.LABELLED:
-        return priors.labelled(truth, classes=classes)
+        truth = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        return priors.labelled(truth, classes=len(counts))
     if kind == priors.ESTIMATED:  # before there is a target to estimate it from
-        return of_labelled(np.bincount(truth, minlength=classes))
+        return of_labelled(counts)
     return None
 
 

@@ -258,18 +258,21 @@ class Dependence:
         *,
         model: int,
         ratio: float,
+        own: Rows | None = None,
     ) -> Floats:
         """What one more vote, of ``model``, is expected to bring, in positive flips.
 
         A negative flip costs ``ratio`` of them. One vote alone rarely settles anything at a high
         ratio, but more may come: what it could lead to is counted with the ratio's square root.
+        ``own``: see ``believe``.
         """
         if not 0 <= model < self.models:
             raise InvalidParameter.of("model", f"from 0 to {self.models - 1}", model)
         labels = _codes(stored)
         self._refuse_strange("labels", labels)
         out, costs = np.empty(len(labels)), (float(ratio), float(np.sqrt(ratio)))
-        given = *self.inputs(votes, who), labels, model, *costs, out
+        itself = np.zeros(0, dtype=np.int64) if own is None else own
+        given = *self.inputs(votes, who), labels, itself, model, *costs, out
         kernels.compiler.spread(len(labels), kernels.vote_value.value, *given)
         return out
 

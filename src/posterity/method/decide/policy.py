@@ -35,6 +35,8 @@ RULES = (
 BALANCE, SOON, FINAL, RATIO, AT_MOST = "balance", "soon", "final", "ratio", "at-most"
 NAMES = (BALANCE, SOON, FINAL, RATIO, AT_MOST)
 SHARE = 0.9
+SUREST = 1 - 1e-9
+"""The highest confidence: each promise that is compared is made with more."""
 LEAST_DIGITS = 4
 """Of a confidence; what is beyond them is rounded up."""
 
@@ -72,6 +74,10 @@ class Figures:
         mine, others = self._merits, other._merits
         return mine != others and all(a >= b for a, b in zip(mine, others, strict=True))
 
+    def apart(self, other: Figures) -> float:
+        """How far both accuracies are from those of another policy."""
+        return abs(self.final - other.final) + abs(self.mean - other.mean)
+
     @property
     def _merits(self) -> tuple[float, float, int]:
         return self.final, self.mean, -self.broken
@@ -104,6 +110,9 @@ class Goal:
             rule = parse_rule(text)
             refuse_ratio(rule)
             if isinstance(rule, AtMost):
+                if rule.confidence > SUREST:
+                    allowed = f"a confidence of at most {SUREST}"
+                    raise InvalidParameter.of("goal", allowed, text)
                 return cls(AT_MOST, rule.rate, rule.confidence)
         spec.refuse_extras("goal", value=True)
         if spec.name == RATIO:

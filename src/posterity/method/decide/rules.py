@@ -175,14 +175,15 @@ class AtMost(KnownRule):
 class Balanced(KnownRule):
     """Most of the corrections a step can make, with as few broken labels as that allows.
 
-    The cost ratio is chosen on the labelled set when a step is made: the highest one whose net
-    corrections there are at least this share of those of the best one; see ``balance``.
+    The cost ratio is chosen on the labelled set when a step is made: the highest with this share of
+    the best one's net corrections; see ``balance``. Labels change only to classes with a vote.
 
     >>> str(Balanced()), str(Balanced(0.95, ratio=1.5))
     ('balanced:80%', 'balanced:95%,ratio=1.5')
     """
 
     rehearsed = True
+    uses = frozenset({"best", "support"})
     share: float = 0.8
     ratio: float | None = None
     """As a step has chosen it. Without a labelled set to choose on it is ``CAUTIOUS``."""
@@ -201,8 +202,9 @@ class Balanced(KnownRule):
         return self.ratio or CAUTIOUS
 
     def decide(self, evidence: Evidence) -> Codes:
-        """As the cost ratio has it."""
-        return CostRatio(self.ratio or CAUTIOUS).decide(evidence)
+        """As a cost ratio, where there is a vote for the new label."""
+        wanted = CostRatio(self.ratio or CAUTIOUS).decide(evidence)
+        return np.where(given(self, "support", evidence.support) >= 1, wanted, evidence.label)
 
     def __str__(self) -> str:
         return f"balanced:{plain_share(self.share)}{_ratio_text(self.ratio)}"
@@ -279,6 +281,7 @@ class TwoVotes(KnownRule):
     'cost-ratio:2+two-votes'
     """
 
+    uses = frozenset({"best", "support"})
     rule: Rule
 
     def __post_init__(self) -> None:
@@ -317,8 +320,6 @@ _PLAIN: dict[str, type[KnownRule]] = {
 NAMES = (*_PLAIN, "cost-ratio", "at-most", "balanced")
 MODIFIERS: dict[str, type[Confirm | TwoVotes]] = {"confirm": Confirm, "two-votes": TwoVotes}
 OF = "of."
-MOST = sys.float_info.max
-"""The largest number there is; whole ones can be larger, and cannot be reckoned with."""
 
 
 def parse(text: str | Rule) -> Rule:
@@ -326,8 +327,6 @@ def parse(text: str | Rule) -> Rule:
 
     >>> parse("cost-ratio:10,neutral=0.5")
     CostRatio(ratio=10.0, neutral=0.5, of={})
-    >>> parse("cost-ratio:10,of.cat=50").of
-    {'cat': 50.0}
     >>> parse("max-belief+confirm")
     Confirm(rule=MaxBelief())
     """
@@ -396,5 +395,6 @@ def refuse_ratio(rule: Rule) -> None:
 
 
 def _is_finite(value: object) -> bool:
-    number: Any = value
-    return isinstance(value, Real) and not isinstance(value, bool) and abs(number) <= MOST
+    number: Any = value  # a whole one may be larger than any float
+    largest = sys.float_info.max
+    return isinstance(value, Real) and not isinstance(value, bool) and abs(number) <= largest

@@ -81,8 +81,12 @@ class ByVotes:
         *,
         model: int,
         ratio: float,
+        own: Rows | None = None,
     ) -> Floats:
-        """Items with votes of the models ``who``, for a vote of ``model``, under a cost ratio."""
+        """Items with votes of the models ``who``, for a vote of ``model``, under a cost ratio.
+
+        ``own``: of labelled items, their places among the patterns, so that none counts itself.
+        """
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -107,9 +111,10 @@ class Value(ByVotes):
         *,
         model: int,
         ratio: float,
+        own: Rows | None = None,
     ) -> Floats:
         """See ``Dependence.value``."""
-        return fit.value(votes, who, stored, model=model, ratio=ratio)
+        return fit.value(votes, who, stored, model=model, ratio=ratio, own=own)
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,7 @@ class Contested(ByVotes):
         *,
         model: int,  # noqa: ARG002
         ratio: float,  # noqa: ARG002
+        own: Rows | None = None,  # noqa: ARG002
     ) -> Floats:
         """See ``Dependence.contest``."""
         return fit.contest(votes, who)

@@ -72,6 +72,12 @@ def place_of(code: int, candidates: Any, count: int) -> int:
 
 
 @compiled
+def weight_of(par: Any, row: int, own: int) -> float:
+    """What the labelled items of a row count for together; see ``tally``."""
+    return (par.patterns.counts[row] - (1.0 if row == own else 0.0)) * par.patterns.weights[row]
+
+
+@compiled
 def tally(par: Any, found: Any, many: int, count: int, space: Any, own: int) -> float:
     """How many labelled items of these rows there are, by the candidate that is their truth.
 
@@ -84,7 +90,7 @@ def tally(par: Any, found: Any, many: int, count: int, space: Any, own: int) -> 
         told[one] = 0.0
     for at in range(many):
         row = found[at]
-        weight = (known.counts[row] - (1.0 if row == own else 0.0)) * known.weights[row]
+        weight = weight_of(par, row, own)
         told[place_of(known.truth[row], space.candidates, count)] += weight
         total += weight
         squares += weight * known.weights[row]

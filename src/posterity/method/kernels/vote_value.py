@@ -21,6 +21,7 @@ from posterity.method.kernels.patterns import (
     slots,
     tally,
     twin,
+    weight_of,
     worth_of,
 )
 
@@ -32,6 +33,7 @@ def value(
     who: Any,
     leaning: Any,
     stored: Any,
+    own: Any,
     model: int,
     ratio: float,
     hope: float,
@@ -43,7 +45,7 @@ def value(
 
     With every class it may vote for: the beliefs after it, and what the best change of the label
     would then bring, a negative flip costing ``hope``; less what a change would bring now, a
-    negative flip costing ``ratio``.
+    negative flip costing ``ratio``. ``own``: see ``believe``.
     """
     space, then = room(len(who) + 1), room(len(who) + 1)
     belief, after = space.belief, then.belief
@@ -53,7 +55,7 @@ def value(
     voting = np.zeros(len(par.patterns.truth), np.int64)
     for item in range(start, stop):
         out[item] = 0.0
-        earlier = -1 if leaning.size else twin(seen, hard, stored, nothing, item)
+        earlier = -1 if leaning.size or own.size else twin(seen, hard, stored, nothing, item)
         if earlier >= 0:
             out[item] = out[earlier]
             continue
@@ -63,8 +65,8 @@ def value(
         count = score(par, votes, space)
         calibrate(par, votes, count, space)
         # Labelled items with the same votes also tell what this model says next.
-        many = alike(par, votes, space, found)
-        scale, total = tally(par, found, many, count, space, -1), 1.0
+        many, itself = alike(par, votes, space, found), own[item] if own.size else -1
+        scale, total = tally(par, found, many, count, space, itself), 1.0
         if many:
             worth_of_one = worth_of(usual, space.told, count, belief)
             for one in range(count + 1):
@@ -100,10 +102,10 @@ def value(
                     if par.patterns.votes[found[at], model] == space.candidates[vote]:
                         voting[saying] = found[at]
                         saying += 1
-                        counted += par.patterns.counts[found[at]] * par.patterns.weights[found[at]]
+                        counted += weight_of(par, found[at], itself)
                 chance = (chance + worth_of_one * scale * counted) / total
                 if saying:
-                    tally(par, voting, saying, count, then, -1)
+                    tally(par, voting, saying, count, then, itself)
                     draw(usual, then.told, count, after)
             worth += chance * gain(after, count, label, hope)
         if count < len(par.prior):
@@ -127,7 +129,7 @@ def value(
                 says = par.patterns.votes[found[at], model]
                 if place_of(says, space.candidates, count) == count:
                     truth = par.patterns.truth[found[at]]
-                    counted = par.patterns.counts[found[at]] * par.patterns.weights[found[at]]
+                    counted = weight_of(par, found[at], itself)
                     new += worth_of_one * scale * counted if says == truth else 0.0
                     old += worth_of_one * scale * counted if truth == stored[item] else 0.0
             worth += max(new - hope * old, 0.0) / total

@@ -26,15 +26,17 @@ from posterity.web.server.guard import TOKEN
 QUEUE = 25
 """Items of a review at a time."""
 BALANCED = "balanced"
-"""What the planner offers beside cost ratios: one that is chosen on the labelled set."""
+"""What the planner offers beside cost ratios: the store's policy, or a ratio chosen for it."""
 
 Query = dict[str, str]
 View = dict[str, Any]
 
 
-def _is_ratio(text: str) -> bool:
+def _slides(rule: str) -> bool:
+    """Whether the slider has a place for it: a cost ratio, with ``+confirm`` or without."""
+    name, _, number = rule.removesuffix("+confirm").partition(":")
     try:
-        return 0 < read_number(text) < float("inf")
+        return name == "cost-ratio" and 0 < read_number(number) < float("inf")
     except ValueError:
         return False
 
@@ -95,19 +97,20 @@ class Views:
         """What a planner offers, and what of it is chosen; nothing is reckoned yet."""
         names = self._held.arriving()
         told: View = {"models": names, "budgets": list(prospects.BUDGETS)}
-        told["balanced"] = DEFAULT_RULE[DEPENDENT]
+        usual = self._held.usual_rule
+        told["balanced"] = DEFAULT_RULE[DEPENDENT] if _slides(usual) else usual
         plain = self._held.context.description.beliefs == PLAIN
         told["ratios"] = [*([] if plain else [BALANCED]), *map(str, prospects.RATIOS)]
         if not names:
             return told
         model, budget, rule = self.choice(query)
-        ratio, _, confirm = rule.removeprefix("cost-ratio:").partition("+")
         asked_for, _ = str(Budget.of(budget)), parse_rule(rule)
         if asked_for not in told["budgets"]:
             there = self._held.context.there
             told["budgets"].append(asked_for)
             told["budgets"].sort(key=lambda one: Budget.of(one).share(max(1, there)))
-        if not rule.startswith("cost-ratio:") or not _is_ratio(ratio):
+        ratio = rule.removesuffix("+confirm").removeprefix("cost-ratio:")
+        if not _slides(rule):
             ratio = "10" if plain else BALANCED
         if ratio not in told["ratios"]:
             told["ratios"].append(ratio)
@@ -116,7 +119,7 @@ class Views:
             "model": model,
             "budget": asked_for,
             "ratio": ratio,
-            "confirm": confirm == "confirm",
+            "confirm": _slides(rule) and rule.endswith("+confirm"),
         }
 
     def curve(self, query: Query) -> View:

@@ -13,6 +13,7 @@
 
   const ratio = () => held.ratios[at("ratio").value];
   const balanced = () => ratio() === "balanced";
+  const named = held.balanced.startsWith("balanced") ? "balanced" : held.balanced;
   const choice = () => ({
     model: at("model").value,
     budget: held.budgets[at("budget").value],
@@ -24,10 +25,10 @@
 
   function controls(given) {
     at("budget-told").textContent = given.budget;
-    at("ratio-told").textContent = ratio();
+    at("ratio-told").textContent = balanced() ? named : ratio();
     at("confirm").disabled = balanced();
     at("budget").setAttribute("aria-valuetext", given.budget);
-    at("ratio").setAttribute("aria-valuetext", String(ratio()));
+    at("ratio").setAttribute("aria-valuetext", at("ratio-told").textContent);
     at("command").textContent = `posterity update ${quoted(held.path)} ${quoted(given.model)} --budget ${given.budget} --rule ${given.rule}`;
     at("elsewhere").textContent = `${at("command").textContent} --votes votes.csv`;
     for (const kind of ["parquet", "csv", "jsonl", "json"]) at(kind).href = `plan.${kind}?${query(given)}`;
@@ -43,7 +44,7 @@
       told(kind).textContent = o[kind] ? number(o[kind].value) : "–";
       told(`${kind}-between`).textContent = between(o[kind]);
     }
-    if (balanced() && o.rehearsed && o.rehearsed.ratio) at("ratio-told").textContent = `balanced: ${o.rehearsed.ratio}`;
+    if (balanced() && o.rehearsed && o.rehearsed.ratio) at("ratio-told").textContent = `${named}: ${o.rehearsed.ratio}`;
     ratios(o.rehearsed);
     at("note").textContent = o.note;
     at("note").hidden = !o.note;
