@@ -19,7 +19,7 @@ from posterity.method.decide.policy import Figures, Goal, Policy
 from posterity.method.decide.rules import AtMost, CostRatio, Evidence, TwoVotes
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.method.decide.selectors import Contested, Value
-from posterity.validation.tune import follow
+from posterity.validation.tune import Trial, follow, tune
 from tests.problems import synthetic_recording
 from tests.stores import World, contents, make, update
 
@@ -147,14 +147,9 @@ def test_the_history_is_that_of_a_rehearsal() -> None:
     parts = take_apart(recording, 0.5, seed=1)
     fitted = Fitted(parts.labelled, read_prior("uniform", parts.labelled))
     policy = Policy(Value(), CostRatio(2.0))
-    track = follow(
-        policy,
-        parts.labelled.truth,
-        fitted.prior,
-        fitted.history(0.3),
-        items=len(parts.target),
-        after_each=lambda: None,
-    )
+    truth, history = parts.labelled.truth, fitted.history(0.3)
+    begun = Trial.start(truth, fitted.prior, history, items=len(parts.target))
+    track = follow(policy, begun, after_each=lambda: None)
     steps = list(
         walk_dependent(
             parts.target,
@@ -165,6 +160,11 @@ def test_the_history_is_that_of_a_rehearsal() -> None:
             adapt=(),
         )
     )
+    # The first step, which is the same under any policy, is made once for all of them.
+    goal = Goal.parse("ratio:2")
+    found = tune(truth, fitted.prior, history, goal=goal, current=policy, items=len(parts.target))
+    own = next(one for one in found.tried if (one.selector, one.rule) == ("value", "cost-ratio:2"))
+    assert own.figures == track.figures()
     told = [step.rehearsed for step in steps if step.rehearsed is not None]
     assert track.fixed.sum(axis=1).tolist() == [one.fixed for one in told]
     assert track.broken.sum(axis=1).tolist() == [one.broken for one in told]

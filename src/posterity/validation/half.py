@@ -11,7 +11,7 @@ import numpy as np
 
 from posterity.method.beliefs.confusion import Confusion
 from posterity.method.beliefs.dependent import Dependence
-from posterity.method.data.arrays import Codes, Counts, Floats, Mask, Rows
+from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
 from posterity.method.decide.balance import TINY, FlipMargins
 from posterity.method.decide.rules import Balanced, Evidence, MaxBelief, Rule, traits
@@ -64,7 +64,7 @@ class Half:
         rows = np.flatnonzero(self.labels.label != MISSING)
         label, votes = self.labels.label[rows], self.shard.dependent.table[rows]
         believed = known.believe(votes, range(votes.hard.shape[1]), label, asked=label[:, None])
-        support = (votes.hard == believed.best[:, None]).sum(axis=1)
+        support = (votes.hard == believed.best[:, None]).sum(axis=1, dtype=np.int32)
         truth, gain, loss = self.truth[rows], believed.belief_best, believed.asked[:, 0]
         return Standing(rows, label, truth, believed.best, gain, loss, support)
 
@@ -110,7 +110,7 @@ class Standing(NamedTuple):
     """The belief in the best class."""
     loss: Floats
     """The belief in the label."""
-    support: Counts
+    support: Codes
     """How many votes are for the best class."""
 
     @property

@@ -7,19 +7,23 @@ rehearsal. The choice is checked in the same way: chosen on one half, tried on t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, pairwise
 from math import sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posterity._text import Progress, Result, counted, lines
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.data.arrays import Codes, Counts, Floats, Mask
 from posterity.method.decide.budget import Budget
 from posterity.method.decide.policy import AT_MOST, Figures, Goal, Policy
+from posterity.method.decide.rules import MaxBelief
+from posterity.method.decide.selectors import Value
 from posterity.validation.cross_fits import Fits
 from posterity.validation.outcome import PastStep, RehearsedStep, Target
 from posterity.validation.rehearsal import Rehearsal
@@ -58,34 +62,53 @@ class PolicyTrack:
         )
 
 
-def follow(
-    policy: Policy,
-    truth: Codes,
-    prior: Floats,
-    history: Sequence[PastStep],
-    *,
-    items: int,
-    after_each: Callable[[], None],
-) -> PolicyTrack:
-    """The history under one policy; ``items``: how many a promise is about."""
-    rehearsal = Rehearsal(truth, prior, policy.rule)
-    counts = np.zeros((3, len(history), 2), dtype=np.int64)
-    for number, past in enumerate(history):
-        known = partial(_believed, past.fits, rehearsal)
-        budget = Budget.of(round(past.share * len(truth)))
-        done = rehearsal.step(
+@dataclass(eq=False)
+class Trial:
+    """A history tried on the labelled items: where they stand, and what each step did so far."""
+
+    truth: Codes
+    history: Sequence[PastStep]
+    items: int
+    """How many a promise is about."""
+    rehearsal: Rehearsal
+    counts: NDArray[np.int64]
+    """(3, steps, 2) right labels after each step on each half, fixed and broken ones."""
+
+    @classmethod
+    def start(
+        cls, truth: Codes, prior: Floats, history: Sequence[PastStep], *, items: int
+    ) -> Trial:
+        """Before the first step."""
+        counts = np.zeros((3, len(history), 2), dtype=np.int64)
+        return cls(truth, history, items, Rehearsal(truth, prior, MaxBelief()), counts)
+
+    def step(self, policy: Policy) -> None:
+        """The next step, under a policy."""
+        number = self.rehearsal.number
+        past = self.history[number]
+        known = partial(_believed, past.fits, self.rehearsal)
+        budget = Budget.of(round(past.share * len(self.truth)))
+        done = self.rehearsal.step(
             past.fits,
             past.votes,
             RehearsedStep(past.model, policy.selector, policy.rule, budget),
-            last=number + 1 == len(history),
-            target=Target(items, known(), known),
+            last=number + 1 == len(self.history),
+            target=Target(self.items, known(), known),
         )
         for side, half in enumerate(() if done.trust is None else done.trust.steps[-1]):
             flips = half.flips
-            counts[:, number, side] = half.labels.right, flips.positive, flips.negative
+            self.counts[:, number, side] = half.labels.right, flips.positive, flips.negative
+
+
+def follow(policy: Policy, begun: Trial, *, after_each: Callable[[], None]) -> PolicyTrack:
+    """The steps that are left of a history under one policy; what was begun stays as it is."""
+    own = replace(begun, rehearsal=deepcopy(begun.rehearsal), counts=begun.counts.copy())
+    for number in range(len(own.history)):
+        if number >= own.rehearsal.number:
+            own.step(policy)
         after_each()
-    right, fixed, broken = counts
-    return PolicyTrack(right, fixed, broken, rehearsal.sizes, rehearsal.right)
+    right, fixed, broken = own.counts
+    return PolicyTrack(right, fixed, broken, own.rehearsal.sizes, own.rehearsal.right)
 
 
 def _believed(fits: Fits, rehearsal: Rehearsal) -> Dependence:
@@ -115,8 +138,12 @@ def tune(
         if progress:
             progress(next(done), total)
 
+    begun = Trial.start(truth, prior, history, items=items)
+    if missing and history[0].share == 1:
+        # All items get their first vote, which is their label: under any policy the same.
+        begun.step(Policy(Value(), MaxBelief()))
     for policy in missing:
-        tracks[str(policy)] = follow(policy, truth, prior, history, items=items, after_each=tell)
+        tracks[str(policy)] = follow(policy, begun, after_each=tell)
     return chosen(goal, current, tracks)
 
 

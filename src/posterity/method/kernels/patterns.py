@@ -72,7 +72,7 @@ def place_of(code: int, candidates: Any, count: int) -> int:
 
 
 @compiled
-def weight_of(par: Any, row: int, own: int) -> float:
+def weight_of(par: Any, row: int, own: int) -> Any:
     """What the labelled items of a row count for together; see ``tally``."""
     return (par.patterns.counts[row] - (1.0 if row == own else 0.0)) * par.patterns.weights[row]
 
