@@ -252,7 +252,8 @@ class Tuned(Result):
                 f"{counted(self.steps, 'step')}",
                 f"goal {self.goal}: {self.meaning}",
                 *self._table(),
-                f"choice: {self.chosen.selector}, {self.chosen.rule}",
+                f"choice: {self.chosen.selector}, {self.chosen.rule}"
+                + (", the policy in force" if self.chosen == self.current else ""),
                 f"checked (chosen on one half of the items, scored on the other): accuracy "
                 f"{_percent(self.crossed.final)}, over the history {_percent(self.crossed.mean)}, "
                 f"{self.crossed.broken:,} broken",
@@ -288,10 +289,8 @@ class Tuned(Result):
         return told
 
     def _compared(self) -> str:
-        if self.current is None:
+        if self.current is None or self.current == self.chosen:
             return ""
-        if self.current == self.chosen:
-            return "that is the policy in force"
         fewer = self.current.figures.broken - self.crossed.broken
         reach = 100 * CLEARLY * self.error
         luck = "" if abs(100 * self.difference) > reach else ", which could be luck"
