@@ -120,6 +120,40 @@ def test_a_revert_and_its_own_revert(tmp_path: Path, world: World) -> None:
     assert store.labels().sort_by("id").select(["id", "label"]).equals(before)
 
 
+def test_without_ids_the_same_truths_in_the_same_order_are_the_same_items(
+    tmp_path: Path, world: World
+) -> None:
+    """Labels, beliefs and all else come out as with ids."""
+    labels = []
+    for kind in ("ids", "none"):
+        store = Store.create(tmp_path / kind, classes=NAMES)
+        store.add(world.table())
+        for name, budget in (("old", "100%"), ("mid", "30%"), ("new", "30%")):
+            pairs = world.labelled_table(name)
+            own = Model(name, labelled=pairs if kind == "ids" else pairs.drop_columns(["id"]))
+            store.register(own)
+            store.update(name, votes=world.votes_table(name), budget=budget)
+        assert [one["beliefs"] for one in fits_of(store)] == [DEPENDENT] * 3
+        labels.append(store.labels().sort_by("id"))
+        assert store.check() == []
+    assert labels[0]["label"].equals(labels[1]["label"])
+
+
+@pytest.mark.parametrize("order", ["sorted", "shuffled"])
+def test_without_ids_other_orders_are_other_items(tmp_path: Path, world: World, order: str) -> None:
+    """Any two sets that are sorted by class may have the same truths."""
+    store = Store.create(tmp_path / "store", classes=NAMES)
+    store.add(world.table())
+    for at, name in enumerate(("old", "mid")):
+        pairs = world.labelled_table(name).drop_columns(["id"])
+        rows = np.random.default_rng(at).permutation(len(pairs))
+        pairs = pairs.sort_by("truth") if order == "sorted" else pairs.take(rows)
+        store.register(Model(name, labelled=pairs))
+    store.update("old", votes=world.votes_table("old"), budget="100%")
+    plan = store.plan("mid", budget="30%")
+    assert plan.beliefs == PLAIN
+
+
 def test_without_labelled_ids_beliefs_are_plain_and_that_is_said(
     tmp_path: Path, world: World
 ) -> None:

@@ -173,7 +173,6 @@ def read_evidence(context: Context, model: Model, stored: StoredVotes) -> Labell
         cast = read_soft(model.labelled_soft, rows, answers, cast.hard, "labelled data")
     if not (cast.hard != MISSING).any():
         raise InvalidData(f"The labelled data of '{model.name}' holds no vote.")
-    keys = None
     if model.key in rows.column_names:
         keys = _keys(model, ids_of(rows, model.key, "labelled data"))
     elif weights is not None:
@@ -181,6 +180,8 @@ def read_evidence(context: Context, model: Model, stored: StoredVotes) -> Labell
             f"The labelled data of '{model.name}' has weights, but no ids to weigh by.",
             hint=f"Name its column of ids with key=; it is '{model.key}' now.",
         )
+    else:
+        keys = _by_order(truth)
     return LabelledData(truth, cast.hard, keys, cast.soft, weights=weights, match=model.match)
 
 
@@ -218,6 +219,18 @@ def _vote_column(model: Model, rows: pa.Table) -> str | None:
         return model.vote
     held = set(rows.column_names) - {model.truth, model.key, model.weight, model.match}
     return next((name for name in ("vote", model.name) if name in held), None)
+
+
+def _by_order(truth: Codes) -> list[str] | None:
+    """Keys of labelled items without ids: the same truths in the same order are the same items.
+
+    None where that could be chance: where there are few, or where they are sorted by class.
+    """
+    changes = int((truth[1:] != truth[:-1]).sum())
+    if changes < len(np.unique(truth)) - 1 + LEAST:
+        return None
+    whole = hashlib.sha256(truth.astype("<i4").tobytes()).hexdigest()[:16]
+    return [f"{whole}:{row}" for row in range(len(truth))]
 
 
 def _keys(model: Model, ids: pa.ChunkedArray) -> list[str]:

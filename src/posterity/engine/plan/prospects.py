@@ -25,7 +25,7 @@ BUDGETS = ("1%", "2%", "5%", "10%", "15%", "20%", "30%", "40%", "50%", "70%", "1
 RATIOS = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 """What can be chosen from without typing."""
 MOST = 1000
-"""Answers that are kept: whoever asks for more of them has them reckoned again."""
+"""Answers that are kept; beyond that they are calculated again."""
 FIRST = (
     "Nothing is labelled yet: the first vote on an item is its label, so look at everything once."
 )
@@ -61,15 +61,22 @@ class Prospects:
     def answer(self, budget: str = DEFAULT_BUDGET, rule: str | None = None) -> dict[str, Any]:
         """What a budget and a rule would bring; the same figures ``plan`` tells."""
         rule = str(self._context.policy.rule) if rule is None else rule
-        if not self.knows(budget, rule):
+        if (budget, rule) not in self._answers:
             if len(self._answers) >= MOST:
                 self._answers.clear()
             self._answers[budget, rule] = self._answer(budget, rule)
         return self._answers[budget, rule]
 
-    def knows(self, budget: str, rule: str) -> bool:
-        """Whether that was asked before."""
-        return (budget, rule) in self._answers
+    def curve(self, rule: str) -> dict[str, Any]:
+        """What it would bring by budget: the points that are known, and one more each time."""
+        known = self.known(rule)
+        left = [budget for budget in BUDGETS if budget not in known]
+        points = [self.answer(budget, rule) for budget in [*known, *left[:1]]]
+        return {"model": self.model.name, "rule": rule, "points": points, "done": len(left) <= 1}
+
+    def known(self, rule: str) -> list[str]:
+        """The budgets of the curve that were asked about before."""
+        return [budget for budget in BUDGETS if (budget, rule) in self._answers]
 
     def _answer(self, budget: str, rule: str) -> dict[str, Any]:
         context, name = self._context, self.model.name

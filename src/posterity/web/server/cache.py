@@ -177,12 +177,10 @@ class Held:
         return str(self.context.policy.rule)
 
     def curve(self, model: str, rule: str) -> dict[str, Any]:
-        """What it would bring by budget: what is known of that, and one point more each time."""
+        """What it would bring by budget; see ``Prospects.curve``."""
         found = self._prospects(model)
-        known = [budget for budget in prospects.BUDGETS if found.knows(budget, rule)]
-        left = [budget for budget in prospects.BUDGETS if budget not in known]
-        points = [self.answer(model, budget, rule) for budget in [*known, *left[:1]]]
-        return {"model": model, "rule": rule, "points": points, "done": len(left) <= 1}
+        key = ("curve", model, rule, *found.known(rule))
+        return self._view(key, lambda _: found.curve(rule), lock=SLOW)
 
     def plan(self, model: str, budget: str, rule: str, *, keep: bool) -> Plan:
         """The plan itself: which items; kept in the store only if asked."""
