@@ -173,6 +173,7 @@ def read_evidence(context: Context, model: Model, stored: StoredVotes) -> Labell
         cast = read_soft(model.labelled_soft, rows, answers, cast.hard, "labelled data")
     if not (cast.hard != MISSING).any():
         raise InvalidData(f"The labelled data of '{model.name}' holds no vote.")
+    keys: list[str] | None
     if model.key in rows.column_names:
         keys = _keys(model, ids_of(rows, model.key, "labelled data"))
     elif weights is not None:
