@@ -14,7 +14,6 @@ import json
 import os
 import random
 import re
-import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ import click
 from posterity import Store
 from posterity.cli import cli, run
 from tests import asgi
+from tests.memory import peak_mib
 from tests.stores import World, small_store
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -285,7 +285,7 @@ def main(folder: str, count: str) -> None:
     for arguments in warm:  # kernels are compiled once, whatever the values are
         with contextlib.redirect_stdout(io.StringIO()):
             run(arguments)
-    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    base = peak_mib()
     # A server serves until it is stopped: its parameters are checked, and it ends at once.
     # The demo reads texts and loads detectors for a while before it does anything.
     with (
@@ -304,8 +304,8 @@ def main(folder: str, count: str) -> None:
         "count": len(seen.faults),
         "slowest": seen.slowest,
         "slowest_was": seen.slowest_was,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "base_mib": base / 1024,
+        "peak_mib": peak_mib(),
+        "base_mib": base,
         "parameters": sorted(seen.parameters),
         "codes": seen.codes,
     }

@@ -7,7 +7,6 @@ the peak of the process in MiB and its seconds of CPU; ``--apart``: each in its 
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from posterity.replay.recording import Recording
 from posterity.web.server.app import Site
 from posterity.web.server.cache import Held
 from posterity.web.server.guard import Guard
+from tests.memory import peak_mib
 
 ITEMS = LABELLED = 3000
 LIVES: dict[str, list[str]] = {
@@ -169,24 +169,15 @@ def measured(folder: Path, classes: int, name: str, *, apart: bool = False) -> I
             peak, seconds = done.stderr.splitlines()[-1].split()
         else:
             run(command)
-            peak, seconds = f"{_peak():.0f}", f"{time.process_time() - start:.1f}"
+            peak, seconds = f"{peak_mib():.0f}", f"{time.process_time() - start:.1f}"
         yield f"{peak} MiB {seconds} s {' '.join(command[:2])}"
         if name in SHORT and command[0] == "check":
             return
 
 
-def _peak() -> float:
-    """MiB; what the kernel tells of this process alone: ``ru_maxrss`` may be that of its parent."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        told = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(told["VmHWM"].split()[0]) / 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-
-
 def tell_peak() -> None:
     """The peak of this process and its seconds of CPU, on stderr."""
-    print(f"{_peak():.0f} {time.process_time():.1f}", file=sys.stderr)
+    print(f"{peak_mib():.0f} {time.process_time():.1f}", file=sys.stderr)
 
 
 if __name__ == "__main__":
