@@ -174,7 +174,7 @@ def measure(done: Results, inside: dict[str, list[bool]]) -> Measured:
 def of_recording(setting: Setting, recordings: Path, most: int) -> Measured:
     """A recording of real classifiers."""
     recording = setting.recording(recordings)
-    seeds = 1 if setting.split == "is_source" else min(most, setting.seeds)
+    seeds = min(most, setting.seeds)
     inside = {
         budget: [
             each
