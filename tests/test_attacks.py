@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from posterity.engine.maintenance import check
 from posterity.engine.steps import import_predictions
 from posterity.errors import CommitConflict, InvalidData, PosterityError, StoreError
 from posterity.storage.delta import commits
-from posterity.storage.delta.table import Snapshot
+from posterity.storage.delta.table import Snapshot, Table
 from posterity.storage.files import LocalFiles, open_files
 from tests.killing import at_once, run_until
 from tests.stores import NAMES, World, contents, registered, small_store
@@ -50,6 +52,27 @@ def command(*arguments: Any, code: int = 0) -> str:
         return str(done.exception)
     assert done.exit_code == code, done.output
     return done.output
+
+
+def test_a_table_made_by_several_at_once_is_made_once(tmp_path: Path) -> None:
+    """`add` makes the table of items, and `vacuum` may make it at the same moment."""
+    columns = [
+        pa.schema([("row", pa.int64())]),
+        pa.schema([("row", pa.int64()), ("id", pa.int8())]),
+    ]
+    for attempt in range(5):
+        files, barrier = open_files(tmp_path / str(attempt)), threading.Barrier(4)
+        tables = [Table(files, "items", columns[number % 2]) for number in range(4)]
+
+        def make(table: Table, barrier: threading.Barrier = barrier) -> pa.Schema:
+            barrier.wait()
+            table.create()
+            return table.head().schema
+
+        with ThreadPoolExecutor(len(tables)) as pool:
+            made = list(pool.map(make, tables))
+        assert tables[0].head().version == 0
+        assert all(schema == made[0] for schema in made)
 
 
 def temporaries(path: str | Path) -> list[Path]:

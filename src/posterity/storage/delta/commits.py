@@ -109,6 +109,12 @@ class Place:
         """Where its log has a version."""
         return f"{self.name}/_delta_log/{version:020}.json"
 
+    def exists(self) -> bool:
+        """Whether anybody has made it."""
+        # Of an old log only what follows the last checkpoint may be left.
+        signs = (self.log_entry(0), f"{self.name}/_delta_log/_last_checkpoint")
+        return any(self.files.size(sign) is not None for sign in signs)
+
     def sync(self, version: int) -> None:
         """delta-rs does not sync its log; without this a commit could outlive its own files."""
         self.files.sync(self.log_entry(version))
@@ -168,8 +174,12 @@ def _refresh(handle: DeltaTable, place: Place) -> None:
         ) from None
 
 
-def create(place: Place, change: Change, description: str) -> bool:
-    """Make a table with its first files, in one commit; False if there is one already."""
+def create(place: Place, change: Change, description: str | None = None) -> bool:
+    """Make a table with its first files, in one commit; False if there is one already.
+
+    Not by the library's ``DeltaTable.create``: two at once both succeed, and the second commits
+    its own columns on top of the first.
+    """
     token = uuid.uuid4().hex
     check_files(place, change.adds)
     reach("commit.before")
@@ -186,7 +196,7 @@ def create(place: Place, change: Change, description: str) -> bool:
         )
     except (DeltaError, OSError) as error:
         if not is_own(place, token, after=-1):
-            if place.files.size(place.log_entry(0)) is not None:
+            if place.exists():
                 return False
             raise StoreError(f"The table '{place.name}' cannot be made: {error}.") from None
     reach("commit.made")

@@ -55,31 +55,14 @@ class Table(Place):
 
     def create(self) -> None:
         """Make the empty table; no error if somebody else just did."""
-        try:
-            DeltaTable.create(
-                self.uri,
-                schema=self.schema,
-                partition_by=self.by,
-                storage_options=self.files.options,
-                mode="ignore",
-            )
-        except (DeltaError, OSError) as error:
-            # An object store may have made it, and lost the answer.
-            if self.files.size(self.log_entry(0)) is None:
-                raise StoreError(f"'{self.uri}' cannot be made: {error}.") from None
-        self.sync(0)
+        if not commits.create(self, Change()):
+            self.sync(0)
 
     def create_with(
         self, adds: Sequence[DataFile], description: str, *, fences: Sequence[tuple[str, int]] = ()
     ) -> bool:
         """Make the table with its first files and a description; False if there is one."""
         return commits.create(self, Change(adds, fences=fences), description)
-
-    def exists(self) -> bool:
-        """Whether anybody has made it."""
-        # Of an old log only what follows the last checkpoint may be left.
-        signs = (self.log_entry(0), f"{self.name}/_delta_log/_last_checkpoint")
-        return any(self.files.size(sign) is not None for sign in signs)
 
     def head(self) -> Snapshot:
         """The table as it is now."""
