@@ -139,15 +139,23 @@ def test_without_ids_the_same_truths_in_the_same_order_are_the_same_items(
     assert labels[0]["label"].equals(labels[1]["label"])
 
 
-@pytest.mark.parametrize("order", ["sorted", "shuffled"])
+@pytest.mark.parametrize("order", ["sorted", "shuffled", "in turn"])
 def test_without_ids_other_orders_are_other_items(tmp_path: Path, world: World, order: str) -> None:
-    """Any two sets that are sorted by class may have the same truths."""
+    """Any two sets that are sorted by class, or go round the classes, may have the same truths."""
     store = Store.create(tmp_path / "store", classes=NAMES)
     store.add(world.table())
     for at, name in enumerate(("old", "mid")):
         pairs = world.labelled_table(name).drop_columns(["id"])
         rows = np.random.default_rng(at).permutation(len(pairs))
-        pairs = pairs.sort_by("truth") if order == "sorted" else pairs.take(rows)
+        if order == "sorted":
+            pairs = pairs.sort_by("truth")
+        elif order == "shuffled":
+            pairs = pairs.take(rows)
+        else:
+            truth = np.array(pairs["truth"].to_pylist())[rows]
+            by_class = [rows[truth == name] for name in np.unique(truth)]
+            few = min(map(len, by_class))
+            pairs = pairs.take(np.stack([each[:few] for each in by_class], axis=1).ravel())
         store.register(Model(name, labelled=pairs))
     store.update("old", votes=world.votes_table("old"), budget="100%")
     plan = store.plan("mid", budget="30%")

@@ -14,11 +14,15 @@ from hypothesis import strategies as st
 
 from posterity import Model, Store, replay
 from posterity.cli import run
+from posterity.engine.labelled.rehearse import Prepared
+from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.publish import PUBLISHED, labels_schema
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter, PosterityError
 from posterity.method.decide.policy import Figures, Goal, Policy
 from posterity.method.decide.rules import AtMost, CostRatio, Evidence, TwoVotes
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.method.decide.selectors import Contested, Value
+from posterity.storage.files import open_files
 from posterity.validation.tune import Trial, follow, tune
 from tests.problems import synthetic_recording
 from tests.stores import World, contents, make, update
@@ -234,6 +238,93 @@ def test_what_was_tried_is_kept_until_something_changes(
     assert other["tried"] == first["tried"]
 
 
+def test_a_policy_leaves_what_was_tried_as_it_is(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a policy nor its revert changes the history; what an interrupt leaves is kept."""
+    monkeypatch.setenv("POSTERITY_CACHE", str(tmp_path / "cache"))
+    store = make(tmp_path / "store", world, "old", "mid")
+    left = [5]
+
+    def interrupted(policy: Policy, *rest: Any, **options: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return follow(policy, *rest, **options)
+
+    monkeypatch.setattr("posterity.validation.tune.follow", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.tune("mid", goal="final:99%")
+    left[0] = 43
+    step = store.tune("mid", goal="final:99%", apply=True).step
+    assert left[0] == 0
+    assert step == 2
+    store.tune("mid", goal="ratio:2")
+    store.revert(step)
+    store.tune("mid", goal="ratio:3")
+
+
+def test_the_next_step_has_the_budget_of_a_plan(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A share is one of the items that are left for the model, not of all of them."""
+    store = make(tmp_path / "store", world, "old", "mid")
+    update(store, world, "mid", budget="80%")
+    assert 0 < store.plan("mid", budget="100%").evaluations < 100
+    shares, history = list[float | None](), Prepared.history
+
+    def watched(self: Prepared, share: float | None) -> Any:
+        shares.append(share)
+        return history(self, share)
+
+    monkeypatch.setattr(Prepared, "history", watched)
+    store.tune("mid", budget="50%")
+    assert shares == [store.plan("mid", budget="50%").evaluations / 400]
+    update(store, world, "mid", budget="100%")
+    with pytest.raises(InvalidParameter, match="no next step"):
+        store.tune("mid", budget="50%")
+
+
+def test_a_tuned_policy_is_for_beliefs_that_are_checked(tmp_path: Path, world: World) -> None:
+    """A model with nothing but a stated confusion is believed plainly, and so with caution."""
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.tune("mid", goal="ratio:1", apply=True)
+    policy = store.status()["policy"]
+    assert policy != "value, balanced:80%"
+    store.register(Model("stated", confusion=np.eye(4) * 0.6 + 0.1))
+    store.register(Model("new", labelled=world.labelled_table("new")))
+    plans = [store.plan(name, budget="30%") for name in ("new", "stated")]
+    rules = [plan.request.rule for plan in plans]
+    assert rules == [policy.split(", ")[1], "balanced:80%"]
+    report = store.update("stated", votes=world.votes_table("new"), budget="30%")
+    assert "this step follows balanced:80%,ratio=10" in report.note
+    asked = store.plan("stated", budget="30%", rule="max-belief").request
+    assert asked.rule == "max-belief"
+
+
+def test_a_policy_that_was_applied_is_published_by_the_next_call(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of any other step that was killed between its commit and the table of labels."""
+    store = make(tmp_path / "store", world, "old", "mid")
+    with monkeypatch.context() as patched:
+        patched.setattr("posterity.engine.ledger.publish.publish_labels", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.tune("mid", goal="ratio:8", apply=True)
+    assert _published(store) == 1
+    assert "Nothing to do" in store.tune("mid", goal="ratio:8", apply=True).note
+    assert _published(store) == 2
+
+
+def _killed(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _published(store: Store) -> int | None:
+    context = Context(open_files(store.path))
+    return context.layout.labels(labels_schema(context)).head().fence(PUBLISHED)
+
+
 def test_two_models_that_have_voted_have_answers_of_their_own(
     tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,9 +360,7 @@ def test_the_same_command_is_done_once_whatever_the_policy_is_by_then(
 
 
 def test_a_choice_is_for_the_steps_it_has_read(tmp_path: Path, world: World) -> None:
-    from posterity.engine.ledger.context import Context
     from posterity.engine.plan.tune import apply
-    from posterity.storage.files import open_files
 
     store = make(tmp_path / "store", world, "old", "mid")
     found = store.tune("mid", goal="ratio:8")

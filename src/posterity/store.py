@@ -282,7 +282,9 @@ class Store(StoreReader):
         seed: int,
     ) -> Request:
         name = model if isinstance(model, str) else model.name
-        policy = context.policy
+        from posterity.engine.labelled.rehearse import policy_for
+
+        policy = policy_for(context, name)
         request = Request.of(name, budget, selector, rule, where, seed, policy=policy)
         if where is not None:
             from posterity.storage.delta.filters import refuse_wrong

@@ -75,8 +75,7 @@ def test_a_report_in_the_dark_and_on_a_phone(alone: Page, report: Path, shoot: S
     alone.locator("#theme").click()
     assert alone.get_attribute("html", "data-theme") == "light"
     alone.set_viewport_size({"width": 390, "height": 844})
-    alone.wait_for_timeout(300)
-    assert alone.evaluate("document.documentElement.scrollWidth") <= 390
+    alone.wait_for_function("document.documentElement.scrollWidth <= 390")
     shoot(alone, "report-phone")
 
 

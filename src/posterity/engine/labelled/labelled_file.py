@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,9 @@ from posterity.models.soft_columns import read_soft
 from posterity.storage.input import as_stored, column, ids_of, read_rows, truth_types
 from posterity.validation import shift
 from posterity.validation.expectation import LEAST
+
+LEAST_BITS = 64.0
+"""What the order of labelled truths must hold, for no other set to have the same by chance."""
 
 
 @dataclass(frozen=True)
@@ -225,12 +229,16 @@ def _vote_column(model: Model, rows: pa.Table) -> str | None:
 def _by_order(truth: Codes) -> list[str] | None:
     """Keys of labelled items without ids: the same truths in the same order are the same items.
 
-    None where that could be chance: where there are few, or where they are sorted by class.
+    None where that could be chance: where there are few, or where they are sorted by class or
+    go round the classes. An order that is no accident can be written in fewer bits than a random
+    one of the same classes has.
     """
-    changes = int((truth[1:] != truth[:-1]).sum())
-    if changes < len(np.unique(truth)) - 1 + LEAST:
+    content = truth.astype("<i4").tobytes()
+    shares = np.unique(truth, return_counts=True)[1] / len(truth)
+    random_bits = -len(truth) * float(np.sum(shares * np.log2(shares)))
+    if random_bits < LEAST_BITS or 8 * len(zlib.compress(content, 9)) < 0.9 * random_bits:
         return None
-    whole = hashlib.sha256(truth.astype("<i4").tobytes()).hexdigest()[:16]
+    whole = hashlib.sha256(content).hexdigest()[:16]
     return [f"{whole}:{row}" for row in range(len(truth))]
 
 

@@ -22,7 +22,7 @@ from posterity.engine.labelled.labelled_votes import (
 from posterity.engine.labelled.sample import Sample, VotesOf
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Fit
-from posterity.engine.ledger.steps import SETTLE, live_voteless
+from posterity.engine.ledger.steps import SETTLE, TUNE, live_voteless
 from posterity.errors import InvalidParameter, StoreError
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.dependent import Dependence
@@ -32,11 +32,11 @@ from posterity.method.data.votes import MISSING, SoftVotes
 from posterity.method.decide.balance import RatioOutcome
 from posterity.method.decide.budget import FULL, Budget, Outlook
 from posterity.method.decide.defaults import DEPENDENT
+from posterity.method.decide.policy import Policy
 from posterity.method.decide.rules import MaxBelief, Rule, traits
 from posterity.method.decide.selectors import Selector, without_value
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.storage import parquet
-from posterity.storage.delta.schema import HEADER_SHARD
 from posterity.validation import shift
 from posterity.validation.cross_fits import Confusions, Fits, SoftReadings
 from posterity.validation.expectation import LEAST
@@ -239,10 +239,16 @@ def voters(context: Context, arriving: str) -> list[str]:
 
 def made_of(context: Context, models: Sequence[str], prior: Floats) -> tuple[Hashable, ...]:
     """What the labelled items' steps depend on: where it is the same, so are they."""
-    snapshots = context.ledger.files_of(HEADER_SHARD), context.arrivals.data_files()
-    labelled = context.labelled_table.data_files()
+    policies = {header.step for header in context.headers if header.kind == TUNE}
+    # A policy for later steps, and its revert, change nothing of what was done.
+    steps = (
+        repr(header)
+        for header in context.headers
+        if header.step not in policies and header.reverts not in policies
+    )
+    snapshots = context.arrivals.data_files(), context.labelled_table.data_files()
     # Names of files are used once in the world: what is made of the same files is the same.
-    names = (file.path for files in (*snapshots, labelled) for file in files)
+    names = (*steps, *(file.path for files in snapshots for file in files))
     removed = len(context.removed)  # answers may be about items that are gone
     # Of copies of a store one may have more classes, and another prior.
     return (*names, *models, prior.tobytes(), removed)
@@ -259,6 +265,18 @@ def _walked(
         _LAST.clear()
         _LAST[key] = kept
     return None if kept is None else kept.copy()
+
+
+def policy_for(context: Context, model: str) -> Policy:
+    """What a model's step follows where nothing else is asked for.
+
+    A policy that was tuned is one for beliefs that are checked on the labelled items. Where the
+    model's step cannot have them, it is that of an untuned store, which is cautious then.
+    """
+    tuned, registered = context.policy != context.untuned, context.models.get(model)
+    if tuned and registered is not None and not registered.pending:
+        return context.policy if Prepared(context, model).dependent else context.untuned
+    return context.policy
 
 
 class Prepared:

@@ -110,14 +110,19 @@ class Context:
         """The reviews whose answers count, in order."""
         return steps.live_reviews(self.headers)
 
+    @property
+    def untuned(self) -> Policy:
+        """What every store begins with."""
+        beliefs = self.description.beliefs
+        selector, rule = DEFAULT_SELECTOR[beliefs], DEFAULT_RULE[beliefs]
+        return Policy(selectors.parse(selector), rules.parse(rule))
+
     @cached_property
     def policy(self) -> Policy:
         """What the store selects and decides by, where nothing else is asked for."""
-        beliefs = self.description.beliefs
-        selector, rule = DEFAULT_SELECTOR[beliefs], DEFAULT_RULE[beliefs]
-        for header in steps.live_tunes(self.headers):
-            selector, rule = header.selector or selector, header.rule or rule
-        return Policy(selectors.parse(selector), rules.parse(rule))
+        for header in steps.live_tunes(self.headers)[-1:]:
+            return Policy(selectors.parse(header.selector or ""), rules.parse(header.rule or ""))
+        return self.untuned
 
     def check_step(self, step: int) -> None:
         """Refuse a step the store does not have."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from posterity._text import shown
 from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
-from posterity.engine.labelled.rehearse import Prepared
+from posterity.engine.labelled.rehearse import Prepared, policy_for
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.state import state_of
 from posterity.engine.plan.score import failed_rows
@@ -99,7 +99,7 @@ def compare(
                 evaluations, math.floor(Fraction(repr(float(money))) / Fraction(repr(float(unit))))
             )
         share = evaluations / max(1, there)
-        request = Request.of(name, None, selector, rule, policy=context.policy)
+        request = Request.of(name, None, selector, rule, policy=policy_for(context, name))
         told = Prepared(context, name).outcome(
             parse_selector(request.selector), context.rule(request.rule), share
         )

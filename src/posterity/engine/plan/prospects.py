@@ -10,7 +10,7 @@ from math import hypot
 from typing import Any
 
 from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
-from posterity.engine.labelled.rehearse import Prepared
+from posterity.engine.labelled.rehearse import Prepared, policy_for
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.reports import accuracy_now
 from posterity.engine.ledger.totals import correctable, total_of
@@ -60,7 +60,7 @@ class Prospects:
 
     def answer(self, budget: str = DEFAULT_BUDGET, rule: str | None = None) -> dict[str, Any]:
         """What a budget and a rule would bring; the same figures ``plan`` tells."""
-        rule = str(self._context.policy.rule) if rule is None else rule
+        rule = str(policy_for(self._context, self.model.name).rule) if rule is None else rule
         if (budget, rule) not in self._answers:
             if len(self._answers) >= MOST:
                 self._answers.clear()
@@ -80,7 +80,7 @@ class Prospects:
 
     def _answer(self, budget: str, rule: str) -> dict[str, Any]:
         context, name = self._context, self.model.name
-        request = Request.of(name, Budget.of(budget), None, rule, policy=context.policy)
+        request = Request.of(name, Budget.of(budget), None, rule, policy=policy_for(context, name))
         evaluations = Budget.of(budget).evaluations(self.eligible)
         share = evaluations / max(1, context.there)
         note, told = self.note, None

@@ -16,10 +16,11 @@ from posterity._version import __version__
 from posterity.engine.labelled.rehearse import Prepared, made_of, voters
 from posterity.engine.ledger.commit import attempts
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.publish import make_step
+from posterity.engine.ledger.publish import make_step, publish_labels
 from posterity.engine.ledger.reports import still_expected
 from posterity.engine.ledger.steps import TUNE
 from posterity.engine.ledger.totals import total_of
+from posterity.engine.plan.compare import eligible_items
 from posterity.engine.plan.prospects import arriving as still_arriving
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter
 from posterity.method.data.row_sets import packed, unpacked
@@ -62,10 +63,11 @@ def tune(
             f"'{model}' has not voted on its labelled items yet, so how it errs is not known.",
             hint=f"Run `posterity update STORE {model}` first.",
         )
+    eligible = 0 if model is None else eligible_items(context, model)
     share = None
-    if model is not None:
+    if eligible:
         spent = Budget.of(DEFAULT_BUDGET if budget is None else budget)
-        share = spent.evaluations(context.there) / max(1, context.there)
+        share = spent.evaluations(eligible) / context.there
     elif budget is not None:
         raise InvalidParameter(
             "No model can vote on more items, so there is no next step to give a budget.",
@@ -84,17 +86,19 @@ def tune(
                 "common, labelled votes without ids, or a stated confusion."
             )
         truth, prior, history = prepared.history(share)
-        found = tune_history(
-            truth,
-            prior,
-            history,
-            goal=wanted,
-            current=current,
-            items=context.there,
-            known=tracks.known,
-            progress=progress,
-        )
-        tracks.keep()
+        try:
+            found = tune_history(
+                truth,
+                prior,
+                history,
+                goal=wanted,
+                current=current,
+                items=context.there,
+                known=tracks.known,
+                progress=progress,
+            )
+        finally:
+            tracks.keep()  # also what was tried before it was interrupted
     found = replace(found, head=context.head)
     if found.chosen == found.current:
         return found
@@ -109,6 +113,7 @@ def apply(context: Context, found: Tuned) -> Tuned:
     for now in attempts(context):
         chosen, policy = found.chosen, now.policy
         if (chosen.selector, chosen.rule) == (str(policy.selector), str(policy.rule)):
+            publish_labels(now)  # killed after its commit, it may have been left undone
             return replace(found, note="Nothing to do: it is the store's policy.")
         if now.head != found.head:
             raise CommitConflict(

@@ -134,7 +134,10 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
         prepared.refuse_promise(rule)
         if isinstance(rule, Balanced):
             rule = replace(rule, ratio=CAUTIOUS)
-        return _Basis(prepared.fit(), rule, notes=(prepared.why_plain,))
+        notes = [prepared.why_plain]
+        if context.policy != context.untuned and plan.request.rule == str(context.untuned.rule):
+            notes.append(f"The tuned policy needs dependent beliefs; this step follows {rule}.")
+        return _Basis(prepared.fit(), rule, notes=tuple(notes))
     # Of the votes there are, as the header will count them, not of those planned.
     cast = sum(context.executor.map(kept.count_of, [shard for shard, _, _ in context.shards]))
     there = plan.items - len(context.removed)

@@ -146,11 +146,19 @@ class Goal:
         return [Policy(selector, promise) for selector in SELECTORS]
 
     def choose(self, tried: Sequence[Figures]) -> int:
-        """The place of the policy that serves the goal best; the first of equally good ones."""
+        """The place of the policy that serves the goal best.
+
+        Of equally good ones it is the most accurate one, and of those the first.
+        """
         places = range(len(tried))
         if self.name in (RATIO, AT_MOST):
             cost = self.number if self.name == RATIO else 1.0
-            return max(places, key=lambda at: tried[at].fixed - cost * tried[at].broken)
+
+            def worth(at: int) -> tuple[float, float, float]:
+                one = tried[at]
+                return one.fixed - cost * one.broken, one.final, one.mean
+
+            return max(places, key=worth)
         gains: list[Callable[[Figures], float]] = []
         if self.name != SOON:
             gains.append(lambda one: one.final - one.first)
@@ -165,7 +173,12 @@ class Goal:
         enough = [at for at in places if above(at) >= 0]
         if not enough:  # no policy may have most of both; then the one that falls short least
             return max(places, key=above)
-        return min(enough, key=lambda at: (tried[at].broken, -sum(g(tried[at]) for g in gains)))
+
+        def badness(at: int) -> tuple[float, ...]:
+            one = tried[at]
+            return one.broken, -sum(gain(one) for gain in gains), -one.final, -one.mean
+
+        return min(enough, key=badness)
 
     @property
     def meaning(self) -> str:

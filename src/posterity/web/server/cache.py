@@ -17,6 +17,7 @@ import pyarrow as pa
 from posterity.engine.evaluation.plans import Plan, Request
 from posterity.engine.inspect import queries, step_views
 from posterity.engine.inspect import reliability as inspect_reliability
+from posterity.engine.labelled.rehearse import policy_for
 from posterity.engine.ledger.context import Context
 from posterity.engine.plan import prospects
 from posterity.engine.plan.prospects import Prospects
@@ -184,7 +185,7 @@ class Held:
 
     def plan(self, model: str, budget: str, rule: str, *, keep: bool) -> Plan:
         """The plan itself: which items; kept in the store only if asked."""
-        request = Request.of(model, budget, None, rule, policy=self.context.policy)
+        request = Request.of(model, budget, None, rule, policy=policy_for(self.context, model))
         if keep:
             return plan_update(self.store._context(), request)
         if self.context.model(model).pending:
