@@ -126,3 +126,35 @@ def test_items_whose_votes_were_reverted_compete_with_those_never_voted_on(tmp_p
         budget=60,
     )
     assert 10 < np.count_nonzero(plan.rows < 100) < 50
+
+
+def test_a_plan_says_that_no_vote_can_change_a_label(tmp_path: Path) -> None:
+    """With stated accuracies there is nothing to rehearse, but what a vote can do is known."""
+    world = World(items=200, labelled=40)
+    store = Store.create(tmp_path / "store", classes=NAMES)
+    store.add(world.table())
+    store.register(Model("old", accuracy=0.45))
+    store.register(Model("new", accuracy=0.7))
+    store.update("old", votes=world.votes_table("old"), budget="100%")
+    plan = store.plan("new", budget="50%")
+    # Of four classes: a vote for another one, against the label and the vote for it.
+    odds = (0.7 / 0.1) / (0.45 / (0.55 / 3))
+    assert plan.reach == pytest.approx(odds)
+    assert plan.to_dict()["reach"] == plan.reach
+    assert "at most 2.9 times as likely, which is not enough for balanced:80%" in str(plan)
+    assert "With --rule cost-ratio:2 some votes would." in str(plan)
+    report = store.update("new", votes=world.votes_table("new"), budget="50%")
+    assert report.flips == 0
+    assert "This step changed no label" in str(report)
+    for rule in ("cost-ratio:2", "max-belief", "replace"):
+        assert store.plan("new", budget="20%", rule=rule).reach is None
+    # A plan that can be kept is the same when it is read again.
+    assert store.plan("new", budget="20%").reach is not None
+
+
+def test_first_labels_are_in_reach(tmp_path: Path) -> None:
+    world = World(items=50, labelled=40)
+    store = Store.create(tmp_path / "store", classes=NAMES)
+    store.add(world.table())
+    store.register(Model("old", accuracy=0.45))
+    assert store.plan("old").reach is None

@@ -282,7 +282,7 @@ class Store(StoreReader):
         seed: int,
     ) -> Request:
         name = model if isinstance(model, str) else model.name
-        from posterity.engine.labelled.rehearse import policy_for
+        from posterity.engine.plan.policy import policy_for
 
         policy = policy_for(context, name)
         request = Request.of(name, budget, selector, rule, where, seed, policy=policy)

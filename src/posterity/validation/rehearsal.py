@@ -38,8 +38,6 @@ from posterity.validation.outcome import Rehearsed, RehearsedStep, StepHalf, Tar
 from posterity.validation.reliability import Reliability
 from posterity.validation.shift import Seen
 
-SHOWN = (1.0, 2.0, 5.0, 10.0)
-"""Cost ratios that are told of beside the one in force."""
 FRESH = 10.0
 """How hard the calibrator of fresh votes is drawn to that of all histories; in items."""
 
@@ -143,7 +141,7 @@ class Rehearsal:
             dispersion=1.0 if trust is None else trust.dispersion,
             trust=trust,
             ratio=step.rule.ratio if isinstance(step.rule, (AtMost, Balanced)) else None,
-            choices=() if margins is None else tuple(margins.outcomes(SHOWN)),
+            choices=() if margins is None else tuple(margins.outcomes(balance.SHOWN)),
         )
 
     def _accuracy(self, right: Sequence[int], *, dependent: bool) -> float:

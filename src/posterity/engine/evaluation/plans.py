@@ -17,10 +17,11 @@ from posterity.errors import InvalidParameter, Missing, StoreError
 from posterity.method.data.arrays import Rows
 from posterity.method.data.row_sets import STRETCH, RowSet
 from posterity.method.data.spec import read_seed
+from posterity.method.decide import balance
 from posterity.method.decide.budget import FULL, Budget, Spending, read_budget
 from posterity.method.decide.defaults import DEFAULT_BUDGET, DEFAULT_RULE, DEFAULT_SELECTOR, PLAIN
 from posterity.method.decide.policy import Policy
-from posterity.method.decide.rules import Rule, refuse_ratio, traits
+from posterity.method.decide.rules import CAUTIOUS, Balanced, Rule, refuse_ratio, traits
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.method.decide.selectors import Selector, without_value
 from posterity.method.decide.selectors import parse as parse_selector
@@ -34,7 +35,7 @@ PLAN_KEY = b"posterity.plan"
 def save_plan(context: Context, plan: Plan) -> None:
     """Keep a plan under its id."""
     plain = ["id", "head", "items", "eligible", "affected", "cost", "rehearsed", "forecast"]
-    plain += ["beliefs", "pending", "reconsidered", "spending"]
+    plain += ["beliefs", "pending", "reconsidered", "spending", "reach"]
     told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
     context.files.write(
         f"runs/{plan.id}/{PLAN_FILE}", _packed(plan.chosen, json.dumps(told).encode())
@@ -191,6 +192,9 @@ class Plan:
     """Those of them on chosen items: a new vote decides; the step makes the others."""
     spending: dict[str, Any] | None = None
     """Where a budget over time stood, and what the step could bring; see ``account``."""
+    reach: float | None = None
+    """How many times as likely as a label one vote can make another class, where that changes no
+    label and no labelled items can be rehearsed; see ``reach``."""
 
     @classmethod
     def nothing(cls, context: Context, request: Request, reason: str) -> Plan:
@@ -223,6 +227,7 @@ class Plan:
             "pending": self.pending,
             "reconsidered": self.reconsidered,
             "spending": self.spending,
+            "reach": self.reach,
             "note": self.note,
         }
 
@@ -254,6 +259,17 @@ class Plan:
     def _nothing(self) -> str:
         """That a plan would change nothing, where that is so, and what would."""
         told = self.rehearsed
+        if self.reach is not None:
+            within = [ratio for ratio in balance.SHOWN if ratio < self.reach]
+            asked = self.request.rule
+            if isinstance(parse_rule(asked), Balanced):
+                asked += f", a ratio of {CAUTIOUS:g} where no labelled items can be looked at"
+            instead = f" With --rule cost-ratio:{max(within):g} some votes would." if within else ""
+            return (
+                f"One vote of {self.request.model} cannot change a label: it makes another class "
+                f"at most {self.reach:.1f} times as likely, which is not enough for "
+                f"{asked}.{instead}"
+            )
         if not told or not told["choices"] or told["fixed"] or told["broken"]:
             return ""
         if not told["evaluations"] or told["accuracy_after"] != told["accuracy_before"]:

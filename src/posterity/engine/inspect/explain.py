@@ -22,8 +22,8 @@ from posterity.engine.items.lookup import find_rows, id_array
 from posterity.engine.ledger import decide
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import StepPolicy
-from posterity.engine.ledger.history import Current, ShardHistory, parts_of
-from posterity.engine.ledger.steps import Header, live_reviews, live_updates, reason
+from posterity.engine.ledger.history import Current, ShardHistory, parts_of, votes_until
+from posterity.engine.ledger.steps import Header, live_reviews, reason
 from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.spec import plain_number
 from posterity.method.data.votes import MISSING, ModelVotes
@@ -105,16 +105,6 @@ def _alike(steps: Sequence[StepPolicy], votes: Sequence[ModelVotes]) -> list[tup
     cast = np.array([each.hard[0] for each in votes])
     found = fit.dependence.patterns.alike(cast[known], who[known])
     return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
-
-
-def votes_until(
-    context: Context, history: ShardHistory, step: int
-) -> tuple[list[StepPolicy], list[ModelVotes]]:
-    """The votes on an item that counted after a step, and what each was decided by."""
-    live = live_updates([one for one in context.headers if one.step <= step])
-    cast = history.votes_of(np.zeros(1, np.int64), live)
-    own = [at for at, votes in enumerate(cast) if votes.hard[0] != MISSING]
-    return parts_of(context, [live[at] for at in own]), [cast[at] for at in own]
 
 
 def _pinned(headers: Sequence[Header], history: ShardHistory) -> int | None:

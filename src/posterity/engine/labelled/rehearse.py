@@ -32,7 +32,6 @@ from posterity.method.data.votes import MISSING, SoftVotes
 from posterity.method.decide.balance import RatioOutcome
 from posterity.method.decide.budget import FULL, Budget, Outlook
 from posterity.method.decide.defaults import DEPENDENT
-from posterity.method.decide.policy import Policy
 from posterity.method.decide.rules import MaxBelief, Rule, traits
 from posterity.method.decide.selectors import Selector, without_value
 from posterity.method.decide.selectors import parse as parse_selector
@@ -265,18 +264,6 @@ def _walked(
         _LAST.clear()
         _LAST[key] = kept
     return None if kept is None else kept.copy()
-
-
-def policy_for(context: Context, model: str) -> Policy:
-    """What a model's step follows where nothing else is asked for.
-
-    A policy that was tuned is one for beliefs that are checked on the labelled items. Where the
-    model's step cannot have them, it is that of an untuned store, which is cautious then.
-    """
-    tuned, registered = context.policy != context.untuned, context.models.get(model)
-    if tuned and registered is not None and not registered.pending:
-        return context.policy if Prepared(context, model).dependent else context.untuned
-    return context.policy
 
 
 class Prepared:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import StepPolicy
 from posterity.engine.ledger.fits import Fit
-from posterity.engine.ledger.steps import SETTLE, Header, live_voteless
+from posterity.engine.ledger.steps import SETTLE, Header, live_updates, live_voteless
 from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.method.decide.defaults import DEPENDENT
@@ -221,6 +221,16 @@ def parts_of(context: Context, headers: Sequence[Header]) -> list[StepPolicy]:
         StepPolicy(header.voter, context.rule(header.rule or ""), context.fits.of(header.fit))
         for header in headers
     ]
+
+
+def votes_until(
+    context: Context, history: ShardHistory, step: int
+) -> tuple[list[StepPolicy], list[ModelVotes]]:
+    """The votes on an item that counted after a step, and what each was decided by."""
+    live = live_updates([one for one in context.headers if one.step <= step])
+    cast = history.votes_of(np.zeros(1, np.int64), live)
+    own = [at for at, votes in enumerate(cast) if votes.hard[0] != MISSING]
+    return parts_of(context, [live[at] for at in own]), [cast[at] for at in own]
 
 
 def voteless_parts(

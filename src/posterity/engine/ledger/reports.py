@@ -96,6 +96,11 @@ class Report(Result):
             if self.held_back
             else ""
         )
+        if held and self.evaluations and not self.flips and not self.first_labels:
+            held += (
+                "\nThis step changed no label; `posterity redecide` with a lower cost ratio "
+                "decides again with the same votes"
+            )
         told = None if self.expected is None else Expected.of(self.expected)
         return (
             f"step {self.step}: {self.model} voted on {counted(self.evaluations, 'item')}{failed}\n"

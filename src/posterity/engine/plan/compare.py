@@ -13,9 +13,10 @@ import numpy as np
 
 from posterity._text import shown
 from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
-from posterity.engine.labelled.rehearse import Prepared, policy_for
+from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.state import state_of
+from posterity.engine.plan.policy import policy_for
 from posterity.engine.plan.score import failed_rows
 from posterity.errors import InvalidData
 from posterity.method.data.spec import real_number

@@ -10,11 +10,12 @@ from math import hypot
 from typing import Any
 
 from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
-from posterity.engine.labelled.rehearse import Prepared, policy_for
+from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.reports import accuracy_now
 from posterity.engine.ledger.totals import correctable, total_of
 from posterity.engine.plan.compare import eligible_items
+from posterity.engine.plan.policy import policy_for
 from posterity.method.decide.budget import Budget
 from posterity.method.decide.defaults import DEFAULT_BUDGET
 from posterity.method.decide.selectors import parse as parse_selector

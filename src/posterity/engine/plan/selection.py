@@ -15,6 +15,7 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.proposals import count_pending
 from posterity.engine.ledger.totals import correctable
 from posterity.engine.plan.account import allot
+from posterity.engine.plan.reach import best_odds
 from posterity.engine.plan.score import Scoring, Survey, Taken, Worth, failed_rows
 from posterity.method.data.row_sets import RowSet
 from posterity.method.decide.budget import FULL, Account, Budget, Spending
@@ -98,4 +99,14 @@ def make_plan(
         pending=pending,
         reconsidered=reconsidered,
         spending=spent.to_dict() if isinstance(spent, Account) else None,
+        reach=_reach(context, request, prepared, rows) if told_by is None else None,
     )
+
+
+def _reach(context: Context, request: Request, prepared: Prepared, rows: RowSet) -> float | None:
+    """What one vote could do to labels there are, as far as the first planned items show."""
+    first = next(iter(rows.stretches()), None)
+    if first is None or not len(first) or not context.live_updates:
+        return None
+    rule = context.rule(request.rule)
+    return best_odds(context, request.model, rule, prepared.fit(), first)

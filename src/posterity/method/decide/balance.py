@@ -23,6 +23,8 @@ from posterity.method.decide.rules import CAUTIOUS, Balanced
 
 RATIOS = (1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0)
 """Below the first, flips are little more than the toss of a coin."""
+SHOWN = (1.0, 2.0, 5.0, 10.0)
+"""Cost ratios that are told of beside the one in force."""
 USUAL = 1.5
 """Where the labelled set is too small to show a difference."""
 CLEAR = 2.0

@@ -11,7 +11,7 @@ from posterity.engine.inspect import explain, queries
 from posterity.engine.items.lookup import find_rows, id_array
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import all_beliefs
-from posterity.engine.ledger.history import ShardHistory
+from posterity.engine.ledger.history import ShardHistory, votes_until
 from posterity.engine.ledger.steps import UPDATE
 from posterity.engine.steps import WORTH
 from posterity.engine.steps.review_queue import Queue, queue
@@ -73,7 +73,7 @@ def _over_time(context: Context, row: int) -> dict[str, Any]:
 
 
 def _believed_after(context: Context, history: ShardHistory, step: int) -> Floats:
-    steps, votes = explain.votes_until(context, history, step)
+    steps, votes = votes_until(context, history, step)
     believed: Floats = all_beliefs(steps[-1].fit, steps, votes, 1)[0]
     # Classes that were appended since were not believed then.
     return np.pad(believed, (0, len(context.classes) - len(believed)))

@@ -17,9 +17,9 @@ import pyarrow as pa
 from posterity.engine.evaluation.plans import Plan, Request
 from posterity.engine.inspect import queries, step_views
 from posterity.engine.inspect import reliability as inspect_reliability
-from posterity.engine.labelled.rehearse import policy_for
 from posterity.engine.ledger.context import Context
 from posterity.engine.plan import prospects
+from posterity.engine.plan.policy import policy_for
 from posterity.engine.plan.prospects import Prospects
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.update import plan_update
