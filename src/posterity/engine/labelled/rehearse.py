@@ -22,7 +22,7 @@ from posterity.engine.labelled.labelled_votes import (
 from posterity.engine.labelled.sample import Sample, VotesOf
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Fit
-from posterity.engine.ledger.steps import SETTLE, TUNE, live_voteless
+from posterity.engine.ledger.steps import SETTLE, live_voteless, without_policies
 from posterity.errors import InvalidParameter, StoreError
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.dependent import Dependence
@@ -238,13 +238,7 @@ def voters(context: Context, arriving: str) -> list[str]:
 
 def made_of(context: Context, models: Sequence[str], prior: Floats) -> tuple[Hashable, ...]:
     """What the labelled items' steps depend on: where it is the same, so are they."""
-    policies = {header.step for header in context.headers if header.kind == TUNE}
-    # A policy for later steps, and its revert, change nothing of what was done.
-    steps = (
-        repr(header)
-        for header in context.headers
-        if header.step not in policies and header.reverts not in policies
-    )
+    steps = map(repr, without_policies(context.headers))
     snapshots = context.arrivals.data_files(), context.labelled_table.data_files()
     # Names of files are used once in the world: what is made of the same files is the same.
     names = (*steps, *(file.path for files in snapshots for file in files))

@@ -159,6 +159,17 @@ def live_tunes(headers: Sequence[Header]) -> list[Header]:
     return _live(headers, TUNE)
 
 
+def without_policies(headers: Sequence[Header]) -> list[Header]:
+    """Steps but for policies and their reverts, which change nothing of what was done.
+
+    >>> headers = [Header(0, UPDATE, "a"), Header(1, TUNE, "b"), Header(2, REVERT, "c", reverts=1)]
+    >>> [header.step for header in without_policies(headers)]
+    [0]
+    """
+    policies = {header.step for header in headers if header.kind == TUNE}
+    return [one for one in headers if one.step not in policies and one.reverts not in policies]
+
+
 def live_voteless(headers: Sequence[Header]) -> list[tuple[int, Header]]:
     """The settles and redecides that count, each after how many updates whose votes count.
 
