@@ -371,6 +371,23 @@ def test_a_choice_is_for_the_steps_it_has_read(tmp_path: Path, world: World) -> 
     assert store.status()["policy"] == "value, balanced:80%"
 
 
+def test_a_policy_does_not_stand_in_the_way_of_a_plan(tmp_path: Path, world: World) -> None:
+    """It moves neither votes nor labels: what was planned before can be carried out after it."""
+    store = make(tmp_path / "store", world, "old", "mid")
+    store.register(Model("new", labelled=world.labelled_table("new")))
+    plan = store.plan("new", budget="20%")
+    assert store.tune("new", goal="ratio:8", apply=True).step == 2
+    votes = world.votes_table("new")
+    report = store.update("new", votes=votes, plan=plan.id)
+    assert report.step == 3
+    assert str(store._context().headers[-1].rule).startswith("balanced:80%")  # as planned
+    assert store.check() == []
+    other = store.plan("new", budget="10%")
+    update(store, world, "best")
+    with pytest.raises(CommitConflict, match="Step 4 was made after this plan"):
+        store.update("new", votes=votes, plan=other.id)
+
+
 def test_a_policy_changes_nothing_that_is_expected_of_labels(tmp_path: Path, world: World) -> None:
     store = make(tmp_path / "store", world, "old", "mid")
     expected = store.status()["expected_accuracy"]

@@ -14,6 +14,7 @@ from posterity.engine.ledger.commit import attempts
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import publish_labels
 from posterity.engine.ledger.reports import Report
+from posterity.engine.ledger.steps import without_policies
 from posterity.engine.plan.score import failed_rows
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.commit_votes import commit_votes
@@ -208,8 +209,9 @@ def _finish(context: Context) -> None:
 
 
 def _refuse_moved(context: Context, plan: Plan, rebase: bool) -> None:
-    if plan.head != context.head and not rebase:
+    later = [one.step for one in without_policies(context.headers) if one.step > plan.head]
+    if later and not rebase:
         raise CommitConflict(
-            f"Step {context.head} was made after this plan, which has read step {plan.head}.",
+            f"Step {later[-1]} was made after this plan, which has read step {plan.head}.",
             hint="Its votes are kept; fold them at the new head with --rebase.",
         )
