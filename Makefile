@@ -63,7 +63,8 @@ test test-long test-browser: export PYTEST_DEBUG_TEMPROOT := $(or $(SCRATCH),$(T
 # They start hundreds of processes, each of which would compile every module again.
 test test-long test-browser: export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest
-MOST = $(PYTEST) -n 2 --dist worksteal --ignore tests/on_ray --ignore tests/browser
+# Three at a time on two cores: they often wait, for disks, servers and each other.
+MOST = $(PYTEST) -n 3 --dist worksteal --ignore tests/on_ray --ignore tests/browser
 
 test: $(VENV)/.installed
 	$(MOST) -m "not long"
@@ -77,7 +78,7 @@ test-long: $(VENV)/.installed
 
 # One after the other where times are held against their bars (POSTERITY_TIMED).
 test-browser: $(VENV)/.installed $(VENV)/node/.installed
-	$(PYTEST) $(if $(POSTERITY_TIMED),,-n 2 --dist loadfile) tests/browser
+	$(PYTEST) $(if $(POSTERITY_TIMED),,-n 3 --dist loadfile) tests/browser
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .

@@ -350,7 +350,8 @@ class Episode:
         if self._is_impossible(command):
             return True
         told = done.output
-        signs = ("meantime", "run it again", "--rebase", "conflict", "changes too often")
+        signs = ["meantime", "run it again", "run the same command again", "--rebase"]
+        signs += ["conflict", "changes too often"]
         lost = any(sign in told for sign in signs)
         assert lost, f"{command}: {told}"
         self.conflicts += 1

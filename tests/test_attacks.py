@@ -24,7 +24,7 @@ from posterity import Evaluation, Model, Store
 from posterity.cli import cli
 from posterity.engine.ledger.context import Context
 from posterity.engine.maintenance import check
-from posterity.engine.steps import import_predictions
+from posterity.engine.steps import import_predictions, update
 from posterity.errors import CommitConflict, InvalidData, PosterityError, StoreError
 from posterity.storage.delta import commits
 from posterity.storage.delta.table import Snapshot, Table
@@ -73,6 +73,31 @@ def test_a_table_made_by_several_at_once_is_made_once(tmp_path: Path) -> None:
             made = list(pool.map(make, tables))
         assert tables[0].head().version == 0
         assert all(schema == made[0] for schema in made)
+
+
+@pytest.mark.parametrize("verb", ["plan", "update"])
+def test_a_plan_reads_again_what_was_vacuumed(
+    store: Store, world: World, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """`compact` and `vacuum --hours 0` may delete the files of the head it has opened."""
+    store.register(world.model("new"))
+    find_plan, tries = update.find_plan, list[int]()
+
+    def vacuumed(context: Context, *rest: Any, **options: Any) -> Any:
+        tries.append(len(tries))
+        if len(tries) == 1:
+            other = Store(store.path)
+            other.compact()
+            assert other.vacuum(hours=0) > 0
+        return find_plan(context, *rest, **options)
+
+    monkeypatch.setattr("posterity.engine.steps.update.find_plan", vacuumed)
+    if verb == "plan":
+        assert store.plan("new", budget="20%").evaluations > 0
+    else:
+        assert store.update(world.model("new"), budget="20%").step == 2
+    assert tries == [0, 1]
+    assert store.check() == []
 
 
 def temporaries(path: str | Path) -> list[Path]:
@@ -217,6 +242,7 @@ def test_a_run_is_protected_from_its_start(store: Store, world: World) -> None:
     def meanwhile(numbers: list[int]) -> None:
         if not asked:
             other = Store(store.path)
+            other.compact()
             other.update(world.model("best"), budget="10%")
             other.vacuum()
             (run,) = [run for run in other.runs() if run.state == "started"]

@@ -35,10 +35,18 @@ def attempts(context: Context) -> Iterator[Context]:
         context = context.again()
 
 
-def retried(context: Context, attempt: Callable[[Context], T]) -> T:
-    """Try until no other process is in the way, each time with the store as it is by then."""
+def retried(
+    context: Context,
+    attempt: Callable[[Context], T],
+    *,
+    lost: type[CommitConflict] = CommitConflict,
+) -> T:
+    """Try until no other process is in the way, each time with the store as it is by then.
+
+    ``lost``: what is tried again; ``Superseded``: only what could not be read any more.
+    """
     for now in attempts(context):
-        with suppress(CommitConflict):
+        with suppress(lost):
             return attempt(now)
     raise CommitConflict(
         "Other processes change the store too often; this call changed nothing.",

@@ -10,7 +10,7 @@ from posterity.engine.evaluation.evaluate import Evaluation, ask_model
 from posterity.engine.evaluation.plans import Plan, Request, is_labelled, load_plan, save_plan
 from posterity.engine.evaluation.vote_file import Evaluate, FromFile, VoteFile, take_votes
 from posterity.engine.labelled.register import registered
-from posterity.engine.ledger.commit import attempts
+from posterity.engine.ledger.commit import attempts, retried
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import publish_labels
 from posterity.engine.ledger.reports import Report
@@ -19,7 +19,14 @@ from posterity.engine.plan.score import failed_rows
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.commit_votes import commit_votes
 from posterity.engine.steps.first_votes import Learnt, labelled_plan, learn, reuse_labelled
-from posterity.errors import CommitConflict, InvalidParameter, Missing, PosterityError, UnknownName
+from posterity.errors import (
+    CommitConflict,
+    InvalidParameter,
+    Missing,
+    PosterityError,
+    Superseded,
+    UnknownName,
+)
 from posterity.models.model import Predict
 
 DONE = "Nothing to do: this was carried out already (see --more)."
@@ -58,13 +65,17 @@ def find_plan(
 
 def plan_update(context: Context, request: Request, *, more: bool = False) -> Plan:
     """The plan an update would carry out, kept under its id; nothing is spent."""
-    if context.model(request.model).pending:
-        return labelled_plan(context, request)
-    plan = find_plan(context, request, more=more)
-    if plan is None:
-        return Plan.nothing(context, request, DONE)
-    save_plan(context, plan)
-    return plan
+
+    def attempt(now: Context) -> Plan:
+        if now.model(request.model).pending:
+            return labelled_plan(now, request)
+        plan = find_plan(now, request, more=more)
+        if plan is None:
+            return Plan.nothing(now, request, DONE)
+        save_plan(now, plan)
+        return plan
+
+    return retried(context, attempt, lost=Superseded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +118,17 @@ def update(
             done = Report.nothing(request.model, "Now plan which items it looks at next.")
             return _after(learnt, done)
         context = context.again()
-    if plan_id is not None:
-        return _carry_out_kept(context, request, plan_id, votes, rebase=rebase)
-    plan = find_plan(context, request, more=more, retry=votes.how.retry_errors)
-    if plan is None:
-        _finish(context)
-        return _after(learnt, Report.nothing(request.model, DONE))
-    return _after(learnt, carry_out(context, plan, votes, rebase=rebase))
+
+    def attempt(now: Context) -> Report:
+        if plan_id is not None:
+            return _carry_out_kept(now, request, plan_id, votes, rebase=rebase)
+        plan = find_plan(now, request, more=more, retry=votes.how.retry_errors)
+        if plan is None:
+            _finish(now)
+            return Report.nothing(request.model, DONE)
+        return carry_out(now, plan, votes, rebase=rebase)
+
+    return _after(learnt, retried(context, attempt, lost=Superseded))
 
 
 def _after(learnt: Learnt, report: Report) -> Report:
