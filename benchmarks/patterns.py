@@ -300,8 +300,10 @@ def page(kept: dict[str, Measured]) -> str:
 
 
 def _covered(inside: int, every: int) -> str:
-    share = inside / max(1, every)
-    mark = "" if not every or share >= COVERED else " ✗"
+    if not every:
+        return "–"
+    share = inside / every
+    mark = "" if share >= COVERED else " ✗"
     return f"{inside:,} of {every:,}: {100 * share:.0f} %{mark}"
 
 
