@@ -3,7 +3,8 @@
 Class frequencies: accuracy under the uniform prior, that of the labelled set, the default one and
 the true one, also where a labelled set is balanced on purpose and the target is not. Promises: in
 how many steps over many random splits more labels broke than promised, also where `tune` chose
-among several promises. Rows are kept as Parquet, so that the page can be made of parts.
+among several promises. The page can be made of parts measured one by one: what is not measured
+again stays as it is.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.earlier import Sections, block, sections
+from benchmarks.earlier import rows as rows_of
 from posterity import priors
 from posterity.method.decide.defaults import DEFAULT_PRIOR, DEFAULT_RULE, DEPENDENT
 from posterity.replay import Recording, Results, run
@@ -143,16 +146,16 @@ def measure_promises(recordings: Path, name: str, splits: int) -> Results:
     return found
 
 
-def page(folder: Path) -> str:
-    """All that was measured, as Markdown."""
+def page(folder: Path, earlier: Sections) -> str:
+    """All that was measured, now or earlier, as Markdown."""
     return "\n".join(
         [
             "# What is learnt from the labelled set, measured",
             "",
             "Made from the recordings of `docs/replay.md` by `make learnt`.",
             "",
-            *_priors(folder),
-            *_promises(folder),
+            *_priors(folder, earlier.get("Class frequencies", [])),
+            *_promises(folder, earlier.get("Promises", [])),
         ]
     )
 
@@ -161,7 +164,7 @@ def _read(path: Path) -> list[Row]:
     return pq.read_table(path).to_pylist() if path.exists() else []
 
 
-def _priors(folder: Path) -> Iterator[str]:
+def _priors(folder: Path, earlier: list[str]) -> Iterator[str]:
     yield "## Class frequencies"
     yield ""
     yield (
@@ -172,11 +175,13 @@ def _priors(folder: Path) -> Iterator[str]:
     )
     for name, mix in MIXES.items():
         rows = [row for row in _read(folder / f"priors-{name}.parquet") if row["kind"] == "run"]
-        yield ""
-        yield f"**{mix.recording}**, labelled: {mix.told}. " + ("" if rows else "Not measured.")
+        title = f"**{mix.recording}**, labelled: {mix.told}."
         yield ""
         if not rows:
+            yield from "\n".join(block(earlier, title)).rstrip("\n").split("\n")
             continue
+        yield title
+        yield ""
         yield f"| budget | rule | {' | '.join(KINDS)} | default − uniform |"
         yield "|---:|---|" + "---:|" * (len(KINDS) + 1)
         for budget in BUDGETS:
@@ -199,7 +204,7 @@ def _is(row: Row, budget: str, rule: str) -> bool:
     return bool(row["rule"] == rule and abs(row["budget"] - share) < 1e-3)
 
 
-def _promises(folder: Path) -> Iterator[str]:
+def _promises(folder: Path, earlier: list[str]) -> Iterator[str]:
     yield "## Promises"
     yield ""
     yield (
@@ -218,9 +223,12 @@ def _promises(folder: Path) -> Iterator[str]:
     yield "|---|---|---:|---:|---:|---:|---:|"
     for name in SEQUENCES:
         rows = _read(folder / f"promises-{name}.parquet")
+        if not rows:
+            yield from rows_of(earlier, name)
+            continue
         asked = {rule: (rule, rule) for rule in (*PROMISES, *BESIDE)}
         tuned = {f"{rule}, tuned": (f"(tuned: {rule})", rule) for rule in PROMISES}
-        for told, (ending, rule) in (asked | tuned).items() if rows else ():
+        for told, (ending, rule) in (asked | tuned).items():
             own = [row for row in rows if row["rule"].endswith(ending)]
             if ending == rule:
                 own = [row for row in own if row["rule"] == rule]
@@ -272,8 +280,9 @@ def main() -> None:
         started = time.perf_counter()
         measure().write(options.rows / f"{part}.parquet")
         print(f"{part}: {time.perf_counter() - started:.0f} s", flush=True)
-    (options.docs / "learnt-measured.md").write_text(page(options.rows), encoding="utf-8")
-    print(f"wrote {options.docs / 'learnt-measured.md'}")
+    path = options.docs / "learnt-measured.md"
+    path.write_text(page(options.rows, sections(path)), encoding="utf-8")
+    print(f"wrote {path}")
 
 
 if __name__ == "__main__":

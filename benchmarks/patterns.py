@@ -3,8 +3,8 @@
 For every pair (label before, new vote) with at least 50 items of the target in a step: the share of
 new votes that are right, beside the 90 % interval that beliefs and the labelled items of the same
 pair give. For budgets from 1 to 100 %: net corrections, those that were forecast, and the expected
-accuracy beside the true one. What is measured is kept as JSON, so that the page can be made of
-parts measured one by one.
+accuracy beside the true one. The page can be made of parts measured one by one: what is not
+measured again stays as it is.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from unittest import mock
 import numpy as np
 from tests.problems import characters
 
+from benchmarks.earlier import Sections, rows, sections
 from benchmarks.policy import SETTINGS, Setting
 from posterity.method.data.arrays import Codes, Floats, Rows
 from posterity.method.data.votes import MISSING, SoftVotes
@@ -234,12 +235,13 @@ def main() -> None:
     names = [*(setting.name for setting in SETTINGS), TICKETS, CHARACTERS]
     paths = {name: options.kept / f"{name}.json" for name in names}
     kept = {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
-    (options.docs / "patterns-measured.md").write_text(page(kept), encoding="utf-8")
-    print(f"wrote {options.docs / 'patterns-measured.md'}")
+    path = options.docs / "patterns-measured.md"
+    path.write_text(page(names, kept, sections(path)), encoding="utf-8")
+    print(f"wrote {path}")
 
 
-def page(kept: dict[str, Measured]) -> str:
-    """All that was measured, as Markdown."""
+def page(names: list[str], kept: dict[str, Measured], earlier: Sections) -> str:
+    """All that was measured, now or earlier, as Markdown."""
     told = [
         "# Beliefs per pair of votes, expected accuracy, and more budget",
         "",
@@ -261,8 +263,10 @@ def page(kept: dict[str, Measured]) -> str:
         f"| recording | splits | budget {' | budget '.join(PAIRS_AT)} |",
         "|---|---:|" + "---|" * len(PAIRS_AT),
     ]
-    for name, own in kept.items():
-        if own["pairs"]:
+    for name in names:
+        if name not in kept:
+            told += rows(earlier.get("Pairs of votes", []), name)
+        elif (own := kept[name])["pairs"]:
             cells = [_covered(*own["pairs"][budget]) for budget in PAIRS_AT]
             told.append("| " + " | ".join([name, str(own["splits"]), *cells]) + " |")
     told += [
@@ -277,7 +281,11 @@ def page(kept: dict[str, Measured]) -> str:
         f"| recording | splits | {' | '.join(f'{100 * at:.0f} %' for at in EXPECTED_AT)} |",
         "|---|---:|" + "---|" * len(EXPECTED_AT),
     ]
-    for name, own in kept.items():
+    for name in names:
+        if name not in kept:
+            told += rows(earlier.get("Expected accuracy", []), name)
+            continue
+        own = kept[name]
         cells = [_off(name, own, own["budgets"][str(at)]) for at in EXPECTED_AT]
         told.append("| " + " | ".join([name, str(own["splits"]), *cells]) + " |")
     told += [
@@ -291,8 +299,11 @@ def page(kept: dict[str, Measured]) -> str:
         f"| recording | splits | | {' | '.join(BUDGETS)} |",
         "|---|---:|---|" + "---:|" * len(BUDGETS),
     ]
-    for name, own in kept.items():
-        if name != CHARACTERS:
+    for name in names:
+        if name not in kept:
+            told += rows(earlier.get("More budget", []), name)
+        elif name != CHARACTERS:
+            own = kept[name]
             for figure in ("net", "forecast"):
                 cells = [name, str(own["splits"]), figure, *_falls(own["budgets"], figure)]
                 told.append("| " + " | ".join(cells) + " |")

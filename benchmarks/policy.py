@@ -1,8 +1,8 @@
 """Defaults beside fixed policies on every recording: write docs/policy-measured.md.
 
 Each recording is replayed with the defaults, with policies tuned on the labelled set, and under a
-grid of selectors and rules with the same prior. Rows are kept as Parquet, so that the page can be
-made of parts measured one by one.
+grid of selectors and rules with the same prior. The page can be made of parts measured one by one:
+what is not measured again stays as it is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.earlier import sections
 from benchmarks.paper.experiments import PAPER_MODELS
 from posterity.method.decide.defaults import DEFAULT_RULE, DEPENDENT
 from posterity.replay import Recording, Results, run
@@ -256,11 +257,13 @@ def write_page(folder: Path, docs: Path) -> None:
         "clear) were chosen by looking at some of these recordings, on the first split. So these "
         "are not figures of data it has not seen; see decision 0015.",
     ]
+    page = docs / "policy-measured.md"
+    earlier = sections(page)
     for setting in SETTINGS:
         kept = folder / f"{setting.name}.parquet"
         told += ["", f"## {setting.name}", ""]
         if not kept.exists():
-            told.append("Not measured in this run.")
+            told += earlier.get(setting.name, ["Not measured."])
             continue
         rows = [row for row in pq.read_table(kept).to_pylist() if row["kind"] == "run"]
         about = rows[0]
@@ -270,7 +273,7 @@ def write_page(folder: Path, docs: Path) -> None:
             f"{splits} split{'s' if splits > 1 else ''}."
         )
         told += ["", *lines_of(rows)]
-    (docs / "policy-measured.md").write_text("\n".join(told) + "\n", encoding="utf-8")
+    page.write_text("\n".join(told) + "\n", encoding="utf-8")
 
 
 def main() -> None:
