@@ -16,7 +16,7 @@ from posterity.web.report.summary import summary
 from tests.browser import chromium as chromiums
 from tests.browser.conftest import SCREENSHOTS, Shoot
 from tests.browser.hostile import CLASSES, MODELS, hostile_store, ids
-from tests.browser.pages import complete, figures, undrawn
+from tests.browser.pages import complete, figures, undrawn, until
 from tests.browser.stores import Stores
 from tests.browser.test_hostile import harmless
 from tests.browser.watching import barriers, dismiss, watch
@@ -75,7 +75,7 @@ def test_a_report_in_the_dark_and_on_a_phone(alone: Page, report: Path, shoot: S
     alone.locator("#theme").click()
     assert alone.get_attribute("html", "data-theme") == "light"
     alone.set_viewport_size({"width": 390, "height": 844})
-    alone.wait_for_function("document.documentElement.scrollWidth <= 390")
+    until(alone, "document.documentElement.scrollWidth <= 390")
     shoot(alone, "report-phone")
 
 
