@@ -119,7 +119,7 @@ def test_a_model_is_asked_by_its_name(
         (["add", "STORE", "twice.csv"], 1, "1 id occurs more than once: 'a'"),
         (["add", "STORE", "corrupt.parquet"], 1, "cannot be read as a table"),
         (["add", "STORE", "latin.csv"], 1, "UTF"),
-        (["add", "STORE", "header.csv"], 1, "cannot be read as a table"),
+        (["add", "STORE", "header.csv"], 1, "is not UTF-8 text: see line 1"),
         (["add", "STORE", "nothing.csv"], 1, "There is no file"),
         (["add", "STORE", "items.xlsx"], 1, "must end in one of"),
         (["add", "STORE", "cows.csv", "--id", "path"], 1, "has no column 'path'; it has: "),

@@ -149,7 +149,7 @@ def test_soft_votes_in_batches_are_soft_votes_at_once(
         ({"id": {55: "nobody", 1: "nobody"}}, "1 id more than once"),
         ({"id": {55: "item-0"}, "vote": {0: "cow"}}, "1 id more than once"),
         ({"vote": {58: "cow"}}, "unknown classes"),
-        ({"vote": {3: None, 58: None}}, "2 rows without one"),
+        ({"vote": {3: None, 58: None}}, "2 rows without a vote; the first is .item-3., row 3"),
         ({"id": {row: f"nobody-{row}" for row in range(60)}}, "None of the 60 ids"),
     ],
 )

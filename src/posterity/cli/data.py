@@ -22,6 +22,7 @@ from posterity.cli.output import (
 from posterity.engine.maintenance.create import is_store
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.adapt.adapt import DIFFICULTY
+from posterity.method.data.text_tables import read_text
 from posterity.method.decide.defaults import DEPENDENT
 from posterity.models.class_map import plain_column, typed_name
 from posterity.models.model import Model
@@ -49,7 +50,7 @@ _model_options = with_options(
     ),
     click.option("--accuracy", type=float, help="Instead: one accuracy, from 0 to 1."),
     click.option("--model-classes", metavar="FILE", help="The model's own classes, in its order."),
-    click.option("--class-map", metavar="FILE", help="Its classes,ours: CSV lines, or JSON."),
+    click.option("--class-map", metavar="FILE", help="Its classes,ours: CSV, or JSON."),
     click.option("--other", metavar="CLASS", help="Our class for what only the model knows."),
 )
 """How a model errs and what its words mean: the same for `model` and `import`."""
@@ -140,10 +141,7 @@ def read_names(given: str, kind: str = "str", column_name: str | None = None) ->
     if path.is_file():
         if path.suffix.lower() in SUFFIXES:
             raise InvalidParameter.of("column", "the column of classes, for a table", column_name)
-        try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-        except UnicodeDecodeError as error:
-            raise InvalidData(f"'{path}' is not UTF-8 text: {error}.") from None
+        lines = read_text(path).splitlines()
     elif "," in given:
         lines = given.split(",")
     else:
@@ -186,8 +184,8 @@ def classes_command(store: str, append: str | None, weight: float | None, as_jso
 def add_command(store: str, file: str, id_column: str, executor: str, as_json: bool) -> None:
     """Add the items in FILE; other columns become their payload.
 
-    FILE is a .parquet, .csv or .jsonl file, a folder or glob of them, or an object-store URI; it is
-    read a batch at a time.
+    FILE is a .parquet, .csv, .tsv or .jsonl file, a folder or glob of them, or an object-store URI;
+    it is read a batch at a time.
 
     Ids are strings or integers. An id that occurs twice, or is in the store already, refuses the
     whole file; only if all items are in the store just as given, there is nothing to do.

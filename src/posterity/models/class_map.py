@@ -55,7 +55,8 @@ class Answers:
             if type(new) is not self.classes.kind or new not in ours
         ]
         if strange:
-            raise InvalidParameter.of("class map", "a map to our classes", strange[0])
+            hint = "The header of a file, if it has one, is a line such as 'model,store'."
+            raise InvalidParameter.of("class map", "a map to our classes", strange[0], hint=hint)
         if self.other is not None and not _within(self.other, self.classes):
             raise InvalidParameter.of("other", "one of our classes", self.other)
         if self.soft is not None and not (

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from posterity.errors import InvalidData, InvalidParameter, Unavailable
-from posterity.method.data.classes import Classes, read_pairs
+from posterity.method.data.classes import Classes
 from posterity.method.data.spec import real_number, whole_number
+from posterity.method.data.text_tables import read_pairs
 from posterity.models.adapters import open_adapter
 from posterity.models.class_map import Answers, ModelSettings, typed_name
 
@@ -23,6 +24,12 @@ Predict = Callable[[pa.Table], Any]
 """From a batch of items (id and payload columns) to one vote an item: names, codes of the model's
 own classes, or class probabilities, one row an item. An attribute ``classes``, if it has one,
 names the model's own classes in the order of its codes."""
+
+HEADER = re.compile(
+    r"(?i)class|label|name|model|store|theirs|ours|source|target|pred|\b(from|to)\b"
+)
+"""What the first line of a class map says if it is a header. One that only names no class of ours
+may be a mistake, which must not be passed over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +141,13 @@ class Model:
         path = Path(self.class_map)
         if not path.is_file():
             raise InvalidData(f"There is no class map '{path}'.")
-        expected = "a JSON object {its class: our class}, or CSV lines its,ours without a header"
-        pairs = read_pairs(path, "class map", expected=expected)
+        expected = "a JSON object {its class: our class}, or CSV lines its,ours"
+        known = {str(name) for name in classes}
+
+        def is_header(first: str, second: str) -> bool:
+            return second not in known and bool(HEADER.search(f"{first} {second}"))
+
+        pairs = read_pairs(path, "class map", expected=expected, is_header=is_header)
         # A text file has no types: its names take those of the classes they stand for.
         ours = {old: typed_name(new, classes.kind) for old, new in pairs.items()}
         if own is not None:

@@ -16,15 +16,13 @@ import pyarrow.parquet as pq
 from posterity._text import counted
 from posterity.errors import InvalidData, PosterityError
 from posterity.method.data.arrays import Mask
+from posterity.method.data.text_tables import CSV_SUFFIXES, HEAD, delimiter_of, not_utf8
 from posterity.storage.files import local_path
 
-SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
+SUFFIXES = (".parquet", *CSV_SUFFIXES, ".jsonl", ".ndjson")
 
 Types = dict[str, pa.DataType]
 """What columns of a CSV file hold: there 01 may be a name or a number, and only we know which."""
-
-CSV_PARSING = pa_csv.ParseOptions(newlines_in_values=True)
-"""Texts have lines; without this they work until a file is long enough to be read in blocks."""
 
 FEW = 1000
 """Texts that are looked at first."""
@@ -119,12 +117,12 @@ def _read_file(
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         rows = built(lambda: pq.read_table(path, columns=_needed(path, columns)), str(path))
-    elif suffix == ".csv":
+    elif suffix in CSV_SUFFIXES:
         options = csv_options(ids, types)
+        with path.open("rb") as file:
+            parsing = csv_parsing(file, str(path))
         rows = built(
-            lambda: named(
-                pa_csv.read_csv(path, parse_options=CSV_PARSING, convert_options=options)
-            ),
+            lambda: named(pa_csv.read_csv(path, parse_options=parsing, convert_options=options)),
             str(path),
         )
         rows = rows if id_kind == pa.string() else with_numbers(rows, ids)
@@ -152,6 +150,20 @@ def check_file(path: Path) -> None:
         raise InvalidData(f"'{path}' is empty.")
 
 
+def is_csv(source: Any) -> bool:
+    """Whether a user gave a file of text without types: CSV, whatever separates its cells."""
+    named = isinstance(source, (str, Path))
+    return named and Path(source).suffix.lower() in CSV_SUFFIXES
+
+
+def csv_parsing(file: Any, name: str) -> pa_csv.ParseOptions:
+    """How a CSV file is cut into cells, by its head; it is then at its beginning again."""
+    sign = delimiter_of(file.read(HEAD), name)
+    file.seek(0)
+    # Texts have lines; without this they work until a file is so long that it is read in blocks.
+    return pa_csv.ParseOptions(delimiter=sign, newlines_in_values=True)
+
+
 def csv_options(ids: str | None, types: Types) -> pa_csv.ConvertOptions:
     """001 is a name, not the number one; NA may be one too, so only an empty cell is nothing."""
     told = dict(types) if ids is None else {**types, ids: pa.string()}
@@ -162,7 +174,7 @@ def check_csv(rows: pa.Table | pa.RecordBatch, path: str) -> None:
     """The CSV reader calls a column binary when its text is not UTF-8."""
     foreign = [field.name for field in rows.schema if pa.types.is_binary(field.type)]
     if foreign:
-        raise InvalidData(f"'{path}' is not UTF-8 text; see its column '{foreign[0]}'.")
+        raise not_utf8(path, f"; see its column '{foreign[0]}'")
 
 
 def named(rows: pa.Table | None) -> pa.Table | None:
@@ -224,7 +236,11 @@ def built(make: Any, name: str) -> Any:
         return make()
     except PosterityError:
         raise
+    except UnicodeDecodeError:
+        raise not_utf8(name, "; see the names of its columns") from None
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         # A KeyError puts its message in quotes; it is about a column that is there twice.
         told = str(error.args[0] if isinstance(error, KeyError) else error).splitlines()[0]
+        if "invalid UTF8" in told:
+            raise not_utf8(name) from None
         raise InvalidData(f"'{name}' cannot be read as a table: {told.rstrip('.')}.") from None

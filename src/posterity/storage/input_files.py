@@ -15,12 +15,13 @@ import pyarrow.json as pa_json
 from posterity.errors import InvalidData, PosterityError
 from posterity.storage.files import Files, LocalFiles, open_files
 from posterity.storage.input import (
-    CSV_PARSING,
     Types,
     built,
     check_csv,
     check_file,
     csv_options,
+    csv_parsing,
+    is_csv,
     named,
 )
 from posterity.storage.parquet import ParquetParts
@@ -64,7 +65,7 @@ class Piece:
     @property
     def from_text(self) -> bool:
         """Whether it is text without types."""
-        return self.suffix == ".csv"
+        return is_csv(self.path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,10 +203,11 @@ class InputReader:
         options = csv_options(self.ids, self.types)
 
         def opened(most: int | None) -> pa_csv.CSVStreamingReader:
+            file = _open(piece, self.options, most)
             return pa_csv.open_csv(
-                _open(piece, self.options, most),
+                file,
                 read_options=pa_csv.ReadOptions(block_size=CSV_BLOCK),
-                parse_options=CSV_PARSING,
+                parse_options=csv_parsing(file, piece.name),
                 convert_options=options,
             )
 

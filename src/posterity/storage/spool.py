@@ -92,6 +92,14 @@ class IdSpool:
         """All ids at once; only where they are few."""
         return pa.chunked_array(list(self.each()), self.type)
 
+    def at(self, row: int) -> Any:
+        """The id of a row."""
+        for ids in self.each():
+            if row < len(ids):
+                return ids[row].as_py()
+            row -= len(ids)
+        raise IndexError(row)
+
     def where(self, row: int) -> str:
         """The place of a row among the files."""
         for piece, first, count in self._pieces:
@@ -215,6 +223,18 @@ class VoteSpool:
         with writing():
             for file in self._files.values():
                 file.close()
+
+    def first_missing(self) -> int | None:
+        """The first row without a vote; None if all have one."""
+        if self.cast == self.count:
+            return None
+        starts = range(0, self.count, BLOCK)
+        empty = (self._mapped("hard")[start : start + BLOCK] == MISSING for start in starts)
+        return next(
+            start + int(np.flatnonzero(rows)[0])
+            for start, rows in zip(starts, empty, strict=True)
+            if rows.any()
+        )
 
     def read(self, rows: Rows | slice) -> ModelVotes:
         """The votes on some rows, wherever they are."""

@@ -148,6 +148,7 @@ class _Reading:
         self._seen, self._strange = RowSet(context.rows), set[Any]()
         problem: InvalidData | None = None
         repeated = empty = 0
+        first_empty = ""
         lookup = Lookup(context)
         for given, table, from_text in file.batches():
             self.total += len(given)
@@ -168,7 +169,11 @@ class _Reading:
             except InvalidData as error:
                 problem = error
                 continue
-            empty += int((votes.hard == MISSING).sum())
+            missing = np.flatnonzero(keep)[votes.hard == MISSING]
+            if len(missing) and not empty:
+                row = int(missing[0])
+                first_empty = f"{ids[row].as_py()!r}, row {self.total - len(given) + row}"
+            empty += len(missing)
             own = rows[keep]
             self.taken.mark(own)
             aside.add(pa.table({"row": own, "vote": votes.hard, **parquet.to_columns(votes)}))
@@ -183,7 +188,11 @@ class _Reading:
         if problem is not None:
             raise problem
         if empty:
-            raise InvalidData(f"The file of votes has {counted(empty, 'row')} without one.")
+            raise InvalidData(
+                f"The file of votes has {counted(empty, 'row')} without a vote; the first is "
+                f"{first_empty}.",
+                hint="Leave out the rows of items the model has no vote on.",
+            )
 
     def _repeated_rows(self, rows: Any) -> int:
         own = distinct(rows)

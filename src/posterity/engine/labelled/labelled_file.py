@@ -24,7 +24,7 @@ from posterity.method.data.votes import MISSING, ModelVotes, SoftVotes, as_array
 from posterity.models.class_map import Answers
 from posterity.models.model import Model
 from posterity.models.soft_columns import read_soft
-from posterity.storage.input import as_stored, column, ids_of, read_rows, truth_types
+from posterity.storage.input import as_stored, column, ids_of, is_csv, read_rows, truth_types
 from posterity.validation import shift
 from posterity.validation.expectation import LEAST
 
@@ -267,7 +267,7 @@ def _by_id(
             hint="Name the column of votes with vote=, or the column of ids with key=.",
         )
     ids = ids_of(rows, model.key, "labelled data")
-    if isinstance(model.labelled, (str, Path)) and Path(model.labelled).suffix.lower() == ".csv":
+    if is_csv(model.labelled):
         ids = as_stored(ids, lambda ids: stored.look_up(ids).hard != UNKNOWN_ITEM)
     keys = _keys(model, ids)
     votes = stored.look_up(ids)

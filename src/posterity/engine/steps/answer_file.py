@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from posterity.method.data.arrays import Codes, Rows
 from posterity.method.data.classes import Classes
 from posterity.method.data.votes import MISSING
 from posterity.models.class_map import typed_name
-from posterity.storage.input import as_stored, built, column, ids_of, read_rows
+from posterity.storage.input import as_stored, built, column, ids_of, is_csv, read_rows
 
 WHAT = "file of answers"
 UNKNOWN = -2
@@ -68,7 +67,7 @@ def read_answers(context: Context, source: Any, *, id_column: str, answer_column
         has = np.asarray(given.is_valid())
         table, codes = table.filter(pa.array(has)), codes[has]
     ids = ids_of(table, id_column, WHAT)
-    if isinstance(source, (str, Path)) and Path(source).suffix.lower() == ".csv":
+    if is_csv(source):
         ids = as_stored(ids, Lookup(context).has)
     rows = _rows(ids, context)
     lost = np.flatnonzero(rows < 0)

@@ -6,11 +6,13 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from posterity._text import counted
 from posterity.engine.items.add import payload_of, refuse_reserved
 from posterity.engine.items.item_files import Incoming, Look, ReadPortion, look_through
 from posterity.engine.labelled.labelled_file import StoredVotes
@@ -37,6 +39,25 @@ class Source:
     model: Model
     column: str
     soft: SoftColumns | None = None
+
+
+@dataclass(frozen=True)
+class MissingVotes:
+    """Rows of an import without a vote of some model: their items are added without its label."""
+
+    model: str
+    column: str
+    rows: int
+    first: Any
+    """The id of the first of them."""
+    where: str
+    """Its row, and in which file."""
+
+    def __str__(self) -> str:
+        told = counted(self.rows, "item", "have")
+        return (
+            f"{told} no label in column '{self.column}'; the first is {self.first!r}, {self.where}"
+        )
 
 
 def sources_of(
@@ -122,6 +143,17 @@ class Predictions:
         for at, cast in enumerate(votes):
             self._orders[at].add(cast)
             self.votes[at].add(cast)
+
+    def missing(self) -> list[MissingVotes]:
+        """The models without a vote on some rows."""
+        found = []
+        for source, votes in zip(self._sources, self.votes, strict=True):
+            row = votes.first_missing()
+            if row is not None:
+                where = (self.ids.at(row), self.ids.where(row))
+                name = source.model.name
+                found.append(MissingVotes(name, source.column, votes.count - votes.cast, *where))
+        return found
 
     def digest(self, rule: str) -> str:
         """Names the import by what it holds."""

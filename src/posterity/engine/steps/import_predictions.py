@@ -23,7 +23,7 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import labels_schema, publish_labels
 from posterity.engine.ledger.reports import Report
 from posterity.engine.steps.commit_votes import commit_votes
-from posterity.engine.steps.import_file import Predictions, Source
+from posterity.engine.steps.import_file import MissingVotes, Predictions, Source
 from posterity.engine.steps.update import step_of
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter, Missing
 from posterity.method.data.arrays import Rows
@@ -51,6 +51,8 @@ class ImportReport(Result):
     steps: list[dict[str, Any]]
     """The report of each model's step."""
     registrations: list[dict[str, Any]]
+    missing: list[dict[str, Any]]
+    """Of each model without a vote on some rows: how many, and the first."""
     dry_run: bool = False
     note: str = ""
 
@@ -59,6 +61,7 @@ class ImportReport(Result):
             return self.note
         would = "would be imported" if self.dry_run else "imported"
         told = [f"{counted(self.items, 'item')} {would} from {counted(self.files, 'file')}"]
+        told += [str(MissingVotes(**row)) for row in self.missing]
         known = [str(Registration(**row)) for row in self.registrations]
         if self.dry_run:
             known = [text.replace("is registered", "would be registered", 1) for text in known]
@@ -131,7 +134,7 @@ def _import(
     registrations = [asdict(found) for found in checked if found is not None]
     if not any(found["labelled"] for found in registrations):
         context.fits.now(sources[0].model.name)  # a prior that cannot be had is told now
-    incoming = read.items(columns)
+    incoming, missing = read.items(columns), [asdict(found) for found in read.missing()]
     if dry_run:
         checked_items = 0
         table = items_table(context, incoming)
@@ -140,7 +143,9 @@ def _import(
             if progress is not None:
                 progress(checked_items, len(read.ids))
         note = ALREADY if again and not registrations else ""
-        return ImportReport(len(read.ids), read.files, [], registrations, dry_run=True, note=note)
+        return ImportReport(
+            len(read.ids), read.files, [], registrations, missing, dry_run=True, note=note
+        )
 
     def ready() -> None:
         for at, source in enumerate(sources):
@@ -163,7 +168,7 @@ def _import(
     tidy(context)
     done = again and not registrations and made == len(context.headers)
     note = ALREADY if done else ""
-    return ImportReport(len(read.ids), read.files, steps, registrations, note=note)
+    return ImportReport(len(read.ids), read.files, steps, registrations, missing, note=note)
 
 
 def _checked(context: Context, model: Model, read: Predictions, at: int) -> Registration | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.data.arrays import ArrayLike, Floats
-from posterity.method.data.classes import read_pairs
+from posterity.method.data.text_tables import read_pairs
 from posterity.method.data.votes import as_array, check_classes, check_codes
 
 UNIFORM, LABELLED, ESTIMATED = "uniform", "labelled", "estimated"
@@ -72,9 +72,13 @@ def read_weights(path: Path, classes: Sequence[object]) -> list[float]:
     if not path.is_file():
         allowed = f"{', '.join(NAMES)}, or a file of class weights"
         raise InvalidParameter.of("prior", allowed, str(path))
-    expected = "a JSON object {class: weight}, or CSV lines class,weight, no header"
-    told = read_pairs(path, "prior", expected=expected)
+    expected = "a JSON object {class: weight}, or CSV lines class,weight"
     names = [str(name) for name in classes]
+
+    def is_header(first: str, second: str) -> bool:
+        return first not in names and not _is_number(second)
+
+    told = read_pairs(path, "prior", expected=expected, is_header=is_header)
     weights: dict[str, float] = {}
     for name, text in told.items():
         try:
@@ -88,6 +92,14 @@ def read_weights(path: Path, classes: Sequence[object]) -> list[float]:
     listed = [weights.get(name, 0.0) for name in names]
     given(listed, classes=len(names))
     return listed
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def weights_of(prior: ArrayLike | str | Path | None, names: Sequence[object]) -> list[float] | None:
