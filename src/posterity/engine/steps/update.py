@@ -15,7 +15,7 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import publish_labels
 from posterity.engine.ledger.reports import Report
 from posterity.engine.ledger.steps import without_policies
-from posterity.engine.plan.score import failed_rows
+from posterity.engine.plan.score import open_failures
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.commit_votes import commit_votes
 from posterity.engine.steps.first_votes import Learnt, labelled_plan, learn, reuse_labelled
@@ -33,12 +33,12 @@ DONE = "Nothing to do: this was carried out already (see --more)."
 
 
 def find_plan(
-    context: Context, request: Request, *, more: bool = False, retry: bool = False
+    context: Context, request: Request, *, more: bool = False, retry: bool = True
 ) -> Plan | None:
     """The plan to carry out: an unfinished one of the same request, else a new one.
 
-    None if the request was carried out already. Then ``more`` goes on, ``retry`` tries the items
-    its model failed on, and items added since are new work by themselves.
+    None if the request was carried out already. Then ``more`` goes on, and items added since are
+    new work by themselves. Without any, ``retry`` tries the items its model failed on again.
     """
     digest = request.digest
     for run in all_runs(context):
@@ -55,12 +55,14 @@ def find_plan(
     ]
     if not done or more:
         return make_plan(context, request)
-    failed = failed_rows(context, request.model)
-    if retry and failed:
-        return make_plan(context, request, only=failed)
+    plan = None
     if done[-1].items < context.rows:
-        return make_plan(context, request, since=done[-1].items)
-    return None
+        plan = make_plan(context, request, since=done[-1].items)
+    if (plan is None or not plan.evaluations) and retry:
+        failed = open_failures(context, request.model)
+        again = make_plan(context, request, only=failed) if failed else None
+        plan = again if again is not None and again.evaluations else plan
+    return plan
 
 
 def plan_update(context: Context, request: Request, *, more: bool = False) -> Plan:
@@ -89,8 +91,6 @@ class Votes:
 
     def __call__(self, run: Run, plan: Plan) -> FromFile | None:
         """Fill a run with votes on the plan's items."""
-        if self.how.retry_errors:
-            run.forget_errors()
         reuse_labelled(run, plan)
         if self.file is not None:
             # Votes on labelled items come first; the rest of the file has its turn later.
@@ -122,7 +122,8 @@ def update(
     def attempt(now: Context) -> Report:
         if plan_id is not None:
             return _carry_out_kept(now, request, plan_id, votes, rebase=rebase)
-        plan = find_plan(now, request, more=more, retry=votes.how.retry_errors)
+        # A file has no votes on these, or it would not be what the model failed on.
+        plan = find_plan(now, request, more=more, retry=votes.predict is not None)
         if plan is None:
             _finish(now)
             return Report.nothing(request.model, DONE)
