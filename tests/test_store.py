@@ -499,8 +499,8 @@ def test_nonsense_from_a_model_is_an_error_record(
         (["cat"] * 13, r"given 12 items and returned 13 answers\."),
         (np.full((11, 4), 0.25), r"given 12 items and returned 11 answers\."),
         (np.full((12, 3), 1 / 3), r"4 classes; got shape \(12, 3\)"),
-        ("cat", r"one answer per item; it returned one str\."),
-        (None, r"one answer per item; it returned one NoneType\."),
+        ("cat", "returned one str instead of one answer per item"),
+        (None, "returned one NoneType instead of one answer per item"),
     ],
 )
 def test_a_wrong_number_of_answers_is_refused_at_once(

@@ -24,7 +24,7 @@ _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 _NONE: Codes = np.zeros(0, dtype=np.int32)
 SHOWN = 5
 ONE_EACH = (
-    "It must return one answer per item, in the order of the items. Fix it and run the same again; "
+    "Answers are one per item, in the order of the items. Fix the model and run the same again; "
     "votes so far are kept."
 )
 
@@ -224,7 +224,7 @@ def _is_nan(value: Any) -> bool:
 def _listed(given: Any) -> list[Any]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         raise Unavailable(
-            f"The model must return one answer per item; it returned one {type(given).__name__}.",
+            f"The model returned one {type(given).__name__} instead of one answer per item.",
             hint=ONE_EACH,
         )
     return [value.item() if isinstance(value, np.generic) else value for value in given]
