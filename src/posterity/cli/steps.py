@@ -138,7 +138,12 @@ def compare_command(
 @store_argument
 @click.argument("model")
 @_step_options
-@click.option("--votes", metavar="FILE", help="Votes made elsewhere, instead of asking the model.")
+@click.option(
+    "--votes",
+    metavar="FILE",
+    help="Votes made elsewhere, instead of asking the model: all of FILE, unless --budget or"
+    " --plan says which items.",
+)
 @click.option("--id", "id_column", default="id", show_default=True, help="Its column of ids.")
 @click.option("--vote", default="vote", show_default=True, help="Its column of votes.")
 @click.option("--soft", metavar="COLUMNS", help="Its soft votes, as in `import --help`.")

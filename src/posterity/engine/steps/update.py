@@ -15,6 +15,7 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import publish_labels
 from posterity.engine.ledger.reports import Report
 from posterity.engine.ledger.steps import without_policies
+from posterity.engine.plan.file_plan import plan_of_file
 from posterity.engine.plan.score import open_failures
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.commit_votes import commit_votes
@@ -91,7 +92,6 @@ class Votes:
 
     def __call__(self, run: Run, plan: Plan) -> FromFile | None:
         """Fill a run with votes on the plan's items."""
-        reuse_labelled(run, plan)
         if self.file is not None:
             # Votes on labelled items come first; the rest of the file has its turn later.
             others = self.file.keep_unplanned and not is_labelled(plan.id)
@@ -122,6 +122,10 @@ def update(
     def attempt(now: Context) -> Report:
         if plan_id is not None:
             return _carry_out_kept(now, request, plan_id, votes, rebase=rebase)
+        if votes.file is not None and request.budget is None:
+            with plan_of_file(now, request, votes.file) as (whole, fill):
+                # Its votes are paid for, whatever step was made meanwhile.
+                return carry_out(now, whole, fill, rebase=True)
         # A file has no votes on these, or it would not be what the model failed on.
         plan = find_plan(now, request, more=more, retry=votes.predict is not None)
         if plan is None:
@@ -161,12 +165,14 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
     if made is not None:
         return made
     if not plan.evaluations:
+        _finish(context)
         return Report.nothing(plan.request.model, _why_nothing(plan))
     _refuse_moved(context, plan, rebase)
     run = Run(context, plan.id)
     run.begin()
     _keep_plan(context, plan)
     try:
+        reuse_labelled(run, plan)
         file = evaluate(run, plan)
     except PosterityError:
         run.give_up()
@@ -197,6 +203,8 @@ def _keep_plan(context: Context, plan: Plan) -> None:
 
 
 def _why_nothing(plan: Plan) -> str:
+    if plan.note:
+        return plan.note
     if plan.spending is None or not plan.eligible:
         return "Nothing to do: no item is eligible within the budget."
     left, unit = plan.spending["left"], plan.spending["unit"]
