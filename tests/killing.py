@@ -37,7 +37,7 @@ _fit.value(_few, [0, 1], _truth, model=1, ratio=1)
 _fit.contest(_few, [0, 1])
 fit.weigh_patterns([(_fit, _few, _truth)], [0, 1])
 
-OPERATIONS = ("add", "update", "revert", "settle", "redecide", "tune", "review", "compact")
+OPERATIONS = ("add", "update", "votes", "revert", "settle", "redecide", "tune", "review", "compact")
 
 
 def prepared(path: Path, operation: str) -> World:
@@ -48,6 +48,7 @@ def prepared(path: Path, operation: str) -> World:
         store.update(world.model("mid"), budget="50%", rule="max-belief")
     if operation in (
         "update",
+        "votes",
         "settle",
         "redecide",
         "tune",
@@ -84,6 +85,9 @@ def perform(path: str, operation: str, log: str, pause: float = 0.0) -> None:
             rule="cost-ratio:2",
             evaluation=Evaluation(batch=6),
         )
+    elif operation == "votes":
+        store.register(Model("new", labelled=world.labelled_table("new")))
+        store.update("new", votes=world.votes_table("new").slice(10, 45))
     elif operation == "add first":
         store.add(world.table())
     elif operation == "remove":

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posterity import Model, Store
-from posterity.errors import InvalidData, InvalidParameter
+from posterity.errors import InvalidData, InvalidParameter, Unavailable
 from posterity.method.data.classes import Classes, Name
 from posterity.models.class_map import Answers, plain_column, typed_name
 from tests import naive
@@ -190,8 +190,6 @@ def test_what_a_model_says_it_knows_is_all_it_may_say() -> None:
 @pytest.mark.parametrize(
     ("given", "items", "message"),
     [
-        (["cat"], 2, "1 vote for 2 items"),
-        ([[1, 0, 0]], 2, "1 vote for 2 items"),
         (["cat", None], 2, "no vote in row 1"),
         (["cat", float("nan")], 2, "no vote in row 1"),
         (np.array([0.0, np.nan]), 2, "no vote in row 1"),
@@ -200,10 +198,6 @@ def test_what_a_model_says_it_knows_is_all_it_may_say() -> None:
         ([0.0, 1.0], 2, "got float"),
         ([pd.NA], 1, "got NAType"),
         ([b"cat"], 1, "got bytes"),
-        ("cat", 3, "one an item; got one str"),
-        ({"cat": 1}, 1, "got one dict"),
-        (7, 1, "one an item; got int"),
-        (None, 1, "one an item; got NoneType"),
         ([3], 1, "between 0 and 2"),
         ([-1], 1, "between 0 and 2"),
         ([2**70], 1, "."),
@@ -213,7 +207,6 @@ def test_what_a_model_says_it_knows_is_all_it_may_say() -> None:
         ([[1, 0, 0], [0.5, 0.5, np.nan]], 2, "finite numbers; row 1"),
         ([[1.5, -0.5, 0]], 1, "must not be negative; row 0"),
         ([[0, 0, 0]], 1, "row 0 are all zero"),
-        ([[0.5, 0.5]], 1, r"3 classes; got shape \(1, 2\)"),
         ([[1, 0], [1]], 2, "as many in each row"),
         ([["a", "b", "c"]], 1, "must be numbers"),
         (np.array([["a", "b", "c"]]), 1, "must be numbers"),
@@ -222,6 +215,25 @@ def test_what_a_model_says_it_knows_is_all_it_may_say() -> None:
 )
 def test_what_a_model_must_not_say(given: Any, items: int, message: str) -> None:
     with pytest.raises(InvalidData, match=message):
+        Answers(OURS).votes(given, items)
+
+
+@pytest.mark.parametrize(
+    ("given", "items", "message"),
+    [
+        (["cat"], 2, "given 2 items and returned 1 answer"),
+        ([[1, 0, 0]], 2, "given 2 items and returned 1 answer"),
+        (np.array(["cat"] * 3), 2, "given 2 items and returned 3 answers"),
+        (np.array(1), 2, "given 2 items and returned 1 answer"),
+        ("cat", 3, "returned one str instead"),
+        ({"cat": 1}, 1, "returned one dict instead"),
+        (7, 1, "returned one int instead"),
+        (None, 1, "returned one NoneType instead"),
+        ([[0.5, 0.5]], 1, r"3 classes; got shape \(1, 2\)"),
+    ],
+)
+def test_answers_of_another_shape_are_no_items_fault(given: Any, items: int, message: str) -> None:
+    with pytest.raises(Unavailable, match=message):
         Answers(OURS).votes(given, items)
 
 

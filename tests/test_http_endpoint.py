@@ -221,8 +221,6 @@ def test_other_forms(server: Server, predictions: Any, votes: Any) -> None:
         (["cat", "dog"], "no list of predictions"),
         ({"outputs": ["cat", "dog"]}, "no list of predictions"),
         ({"predictions": "cat"}, "no list of predictions"),
-        ({"predictions": ["cat"]}, "1 predictions for 2 items"),
-        ({"predictions": ["cat", "dog", "fox"]}, "3 predictions for 2 items"),
         ({"predictions": ["cat", 1]}, "a mixture of names and codes"),
         ({"predictions": ["cat", [0.5, 0.5]]}, "a mixture of names and probabilities"),
         ({"predictions": [[0.5, 0.5], [0.2, 0.3, 0.5]]}, "probabilities of different lengths"),
@@ -257,6 +255,16 @@ def test_nonsense(server: Server, body: Any, told: str) -> None:
     assert len(server.asked) == 1  # nonsense is not asked for again
     server.answer = by_name
     assert endpoint(server)(items(2)) == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("answers", [["cat"], ["cat", "dog", "fox"]])
+def test_a_wrong_number_of_predictions_is_the_servers_fault(
+    server: Server, answers: list[str]
+) -> None:
+    server.answer = lambda _: {"predictions": answers}
+    with pytest.raises(Unavailable, match=f"{len(answers)} predictions for 2 items"):
+        endpoint(server)(items(2))
+    assert len(server.asked) == 1
 
 
 def test_classes_must_stay(server: Server) -> None:

@@ -959,10 +959,11 @@ def test_votes_of_some_shards_are_not_all(
 
 def test_nothing_goes_on_as_if_all_was_well(store: Store, world: World) -> None:
     store.import_predictions(predictions(world, "old"), {"old": OLD})
-    broken = Model("new", labelled=world.labelled_table("new"), predict=lambda _: ["cat"] * 99)
+    labelled = world.labelled_table("new")
+    broken = Model("new", labelled=labelled, predict=lambda batch: ["cow"] * len(batch))
     for _ in range(2):
         with pytest.raises(
-            StoreError, match=r"failed on all 6 items .* 'item-\d+': The model gave"
+            StoreError, match=r"failed on all 6 items .* 'item-\d+': The model's answer names"
         ):
             store.update(broken, budget="10%")
         assert store.status()["unfinished"] == []

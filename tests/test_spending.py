@@ -334,9 +334,7 @@ def test_failures_and_another_try_are_paid_for(tmp_path: Path, world: World) -> 
     assert first.errors > 0
     paid = first.evaluations + first.errors
     failing = False
-    second = store.update(
-        model, budget=budget, rule="max-belief", evaluation=Evaluation(batch=1, retry_errors=True)
-    )
+    second = store.update(model, budget=budget, rule="max-belief", evaluation=Evaluation(batch=1))
     assert second.evaluations == first.errors
     paid += second.evaluations
     assert paid == len(asked)

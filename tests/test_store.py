@@ -10,13 +10,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
 from posterity import Evaluation, Model, Store, VoteFile, rules
-from posterity.errors import CommitConflict, InvalidData, InvalidParameter, StoreError, UnknownName
+from posterity.errors import (
+    CommitConflict,
+    InvalidData,
+    InvalidParameter,
+    StoreError,
+    Unavailable,
+    UnknownName,
+)
 from tests.s3 import serving_s3
 from tests.stores import NAMES, World, contents, registered, small_store
 
@@ -56,6 +64,8 @@ SAME_ANYWHERE = {
     "test_a_plan_belongs_to_its_model_and_its_items",
     "test_a_model_never_has_two_votes_that_count",
     "test_errors_can_be_retried_after_the_step",
+    "test_bad_items_never_stop_later_updates",
+    "test_a_wrong_number_of_answers_is_refused_at_once",
     "test_the_error_limit_cannot_be_walked_through",
     "test_a_models_price_and_callable_can_change",
 }
@@ -436,9 +446,8 @@ def test_a_model_that_fails_on_an_item_costs_that_item(store: Store, world: Worl
     assert len(asked) == len(set(asked)) == 58
     poisoned.clear()
     mended = Model("new", labelled=labelled, predict=failing)
-    assert store.update(mended, budget="100%", more=True).step is None  # not again and again
-    retried = store.update(mended, budget="100%", evaluation=Evaluation(retry_errors=True))
-    assert retried.evaluations == 2
+    assert store.update(mended, budget="100%", more=True).step is None  # not by every other update
+    assert store.update(mended, budget="100%").evaluations == 2
     assert store.check() == []
 
 
@@ -454,15 +463,13 @@ def test_too_many_errors_stop_the_run_with_everything_kept(store: Store, world: 
         return world.votes["new"][numbers]
 
     model = Model("new", labelled=world.labelled_table("new"), predict=failing)
-    with pytest.raises(StoreError, match=r"failed on .* more than 5.*out of memory.*retry-errors"):
+    with pytest.raises(StoreError, match=r"failed on .* more than 5.*out of memory.*asked about"):
         store.update(model, budget="100%", evaluation=Evaluation(batch=10, max_errors=5))
     assert len(store.log()) == 1
     assert asked == list(range(20))
     assert len(store.status()["unfinished"]) == 1
     broken = False
-    report = store.update(
-        model, budget="100%", evaluation=Evaluation(batch=10, max_errors=5, retry_errors=True)
-    )
+    report = store.update(model, budget="100%", evaluation=Evaluation(batch=10, max_errors=5))
     assert (report.evaluations, report.errors) == (60, 0)
     assert sorted(asked) == list(range(60))
     assert store.status()["unfinished"] == []
@@ -471,17 +478,46 @@ def test_too_many_errors_stop_the_run_with_everything_kept(store: Store, world: 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
-    [(["cat"] * 2, "2 votes for 1 item"), (["cow"], "'cow'"), ([9], "between 0 and 3")],
+    [("cow", "'cow'"), (9, "between 0 and 3"), (None, "no vote")],
 )
 def test_nonsense_from_a_model_is_an_error_record(
-    store: Store, world: World, answer: list[Any], message: str
+    store: Store, world: World, answer: Any, message: str
 ) -> None:
-    def nonsense(_: pa.Table) -> Any:
-        return answer
+    def nonsense(batch: pa.Table) -> Any:
+        return [answer] * batch.num_rows
 
     model = Model("new", labelled=world.labelled_table("new"), predict=nonsense)
     with pytest.raises(StoreError, match=f"failed on 4 items.*{message}"):
         store.update(model, budget="20%", evaluation=Evaluation(max_errors=3))
+    assert store.check() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ([3], r"given 12 items and returned 1 answer\."),
+        (["cat"] * 13, r"given 12 items and returned 13 answers\."),
+        (np.full((11, 4), 0.25), r"given 12 items and returned 11 answers\."),
+        (np.full((12, 3), 1 / 3), r"4 classes; got shape \(12, 3\)"),
+        ("cat", "returned one str instead of one answer per item"),
+        (None, "returned one NoneType instead of one answer per item"),
+    ],
+)
+def test_a_wrong_number_of_answers_is_refused_at_once(
+    store: Store, world: World, answer: Any, message: str
+) -> None:
+    calls: list[int] = []
+
+    def broken(batch: pa.Table) -> Any:
+        calls.append(batch.num_rows)
+        return answer
+
+    labelled = world.labelled_table("new")
+    with pytest.raises(Unavailable, match=message):
+        store.update(Model("new", labelled=labelled, predict=broken), budget="20%")
+    assert calls == [12]
+    assert len(store.log()) == 1
+    assert store.update(world.model("new"), budget="20%").evaluations == 12
     assert store.check() == []
 
 
@@ -666,11 +702,40 @@ def test_errors_can_be_retried_after_the_step(store: Store, world: World) -> Non
 
     model = Model("new", labelled=world.labelled_table("new"), predict=failing)
     assert store.update(model, budget="100%").errors == 1
-    assert store.update(model, budget="100%").step is None
+    again = store.update(model, budget="100%")  # a bad item does not make a nightly job fail
+    assert again.step is None
+    assert "new failed again on 1 item; 'item-5': RuntimeError('cannot see')." in again.note
     poisoned.clear()
-    report = store.update(model, budget="100%", evaluation=Evaluation(retry_errors=True))
+    assert store.plan("new", budget="100%").evaluations == 1
+    report = store.update(model, budget="100%")
     assert (report.step, report.evaluations) == (2, 1)
-    assert store.update(model, budget="100%", evaluation=Evaluation(retry_errors=True)).step is None
+    assert "carried out already" in store.update(model, budget="100%").note
+    assert store.plan("new", budget="100%").evaluations == 0
+
+
+def test_bad_items_never_stop_later_updates(place: Place, world: World) -> None:
+    """However many there are by now: a step has accepted them."""
+    store = Store.create(place[0], classes=NAMES, options=place[1])
+    whole, asked, bad = World(120), list[int](), set(range(0, 120, 20))
+
+    def failing(batch: pa.Table) -> Any:
+        numbers = batch["number"].to_pylist()
+        if bad & set(numbers):
+            raise RuntimeError("cannot see")
+        asked.extend(numbers)
+        return whole.votes["new"][numbers]
+
+    model = Model("new", labelled=world.labelled_table("new"), predict=failing)
+    few = Evaluation(batch=10, max_errors=2)
+    for start in (0, 40, 80):
+        store.add(whole.table(start, start + 40))
+        report = store.update(model, budget="100%", evaluation=few)
+        assert (report.evaluations, report.errors) == (38, 2)  # only what is new
+    assert "failed again on 6 items" in store.update(model, budget="100%", evaluation=few).note
+    bad -= {20, 40, 60}
+    assert store.update(model, budget="100%", evaluation=few).evaluations == 3
+    assert len(asked) == len(set(asked)) == 117
+    assert store.check() == []
 
 
 def test_the_error_limit_cannot_be_walked_through(store: Store, world: World) -> None:
@@ -681,10 +746,10 @@ def test_the_error_limit_cannot_be_walked_through(store: Store, world: World) ->
         raise RuntimeError("no")
 
     model = Model("new", labelled=world.labelled_table("new"), predict=broken)
-    for _ in range(3):
+    for tries in (1, 2, 3):
         with pytest.raises(StoreError, match="failed on 4 items, more than 3"):
             store.update(model, budget="100%", evaluation=Evaluation(max_errors=3))
-    assert len(calls) == 5  # a batch, four items, and then nothing more
+        assert calls == tries * [60, 1, 1, 1, 1]  # a batch, four items, and then nothing more
     assert len(store.log()) == 1
 
 

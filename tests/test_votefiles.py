@@ -17,7 +17,7 @@ from posterity import Store, VoteFile
 from posterity.engine.evaluation import vote_file
 from posterity.engine.evaluation.durable_votes import Run, unfinished
 from posterity.engine.ledger.context import Context
-from posterity.errors import InvalidData
+from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.data.votes import ModelVotes
 from posterity.storage import input_files
 from posterity.storage.files import open_files
@@ -171,6 +171,82 @@ def test_a_strict_file_that_lacks_items_leaves_nothing(store: Store, world: Worl
     with pytest.raises(InvalidData, match="20 planned items have no row"):
         store.update("new", budget="100%", votes=VoteFile(votes, strict=True))
     assert unfinished(opened(store)) == []
+
+
+@pytest.mark.usefixtures("tiny_batches")
+def test_without_a_budget_all_votes_of_a_file_are_folded(store: Store, world: World) -> None:
+    votes = world.votes_table("new")
+    report = store.update("new", votes=votes.slice(5, 40))
+    assert report.evaluations == 40
+    assert "had" not in report.note  # nothing was planned that could lack a vote
+    assert store.log()[-1].budget is None
+    headers = len(store.log())
+    again = store.update("new", votes=votes.slice(5, 40))
+    assert (again.step, len(store.log())) == (None, headers)
+    assert again.note == "Nothing to do: new has voted on 40 items of the file before."
+    rest = store.update("new", votes=votes)  # another file for the same call
+    assert rest.evaluations == 20
+    assert rest.note.startswith("40 items of the file had a vote of it already")
+    assert store.update("new", votes=votes, budget="10%").step is None  # of what is left
+    rows = [row for row in contents(store)["rows"] if row["step"] > 0]
+    assert [row["row"] for row in rows] == [*range(5, 45), *range(5), *range(45, 60)]
+    assert store.check() == []
+
+
+def test_votes_of_a_file_count_again_after_a_revert(store: Store, world: World) -> None:
+    votes = world.votes_table("new")
+    first = store.update("new", votes=votes)
+    store.revert(first.step or 0)
+    assert store.update("new", votes=votes).evaluations == 60
+    assert unfinished(opened(store)) == []
+    assert store.check() == []
+
+
+def test_a_file_does_not_stand_for_an_update_without_one(store: Store, world: World) -> None:
+    store.update("new", votes=world.votes_table("new").slice(0, 20))
+    asked: list[int] = []
+    assert store.update(world.model("new", asked.extend)).evaluations == 4  # 10 % of what is left
+    assert min(asked) >= 20
+
+
+def test_a_filter_holds_for_a_whole_file(store: Store, world: World) -> None:
+    votes = world.votes_table("new").slice(0, 30)
+    report = store.update("new", votes=votes, where="lang = 'en'")
+    assert report.evaluations == 10
+    assert report.note.startswith("20 votes on items not planned were left out")
+    none = store.update("new", votes=votes, where="lang = 'en'")
+    assert none.note == "Nothing to do: the filter lets none of 20 items of the file through."
+    assert store.update("new", votes=votes).evaluations == 20
+
+
+@pytest.mark.parametrize(
+    ("strict", "rule", "what"),
+    [(True, None, "strict"), (False, "at-most:50%", "rule 'at-most:50%")],
+)
+def test_what_is_about_planned_items_needs_a_plan(
+    store: Store, world: World, strict: bool, rule: str | None, what: str
+) -> None:
+    file = VoteFile(world.votes_table("new"), strict=strict)
+    with pytest.raises(InvalidParameter, match=f"{what}.* that a plan has chosen"):
+        store.update("new", votes=file, rule=rule)
+    assert store.update("new", votes=file, rule=rule, budget="100%").step == 1
+
+
+def test_a_step_in_between_does_not_stop_a_whole_file(
+    store: Store, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its items were not chosen for what they were before."""
+    keep = vote_file.ReadVotes.keep
+
+    def late(self: Any, *given: Any) -> None:
+        monkeypatch.setattr(vote_file.ReadVotes, "keep", keep)
+        store.update(world.model("mid"), budget="50%")
+        keep(self, *given)
+
+    monkeypatch.setattr(vote_file.ReadVotes, "keep", late)
+    report = store.update("new", votes=world.votes_table("new"))
+    assert (report.step, report.evaluations) == (2, 60)
+    assert store.check() == []
 
 
 @pytest.mark.usefixtures("tiny_batches")

@@ -240,10 +240,11 @@ class Store(StoreReader):
     ) -> Report:
         """Evaluate, fold, decide and commit one step; the same call twice does it once.
 
-        ``votes`` is a table or file of votes made elsewhere (``VoteFile`` says how to read it);
-        else the model's ``predict`` is asked, as ``evaluation`` says. One that the store names, and
-        nobody on this machine registered, needs ``trust``, once. With ``plan`` the plan's own
-        budget, selector, rule and filter hold.
+        ``votes`` is a table or file of votes made elsewhere (``VoteFile`` says how to read it); all
+        of them are folded unless ``budget`` or ``plan`` says which items. Else the model's
+        ``predict`` is asked, as ``evaluation`` says. One that the store names, and nobody on this
+        machine registered, needs ``trust``, once. With ``plan`` the plan's own budget, selector,
+        rule and filter hold.
         """
         from posterity.engine.evaluation import consent
         from posterity.engine.evaluation.evaluate import Evaluation

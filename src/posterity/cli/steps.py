@@ -138,7 +138,12 @@ def compare_command(
 @store_argument
 @click.argument("model")
 @_step_options
-@click.option("--votes", metavar="FILE", help="Votes made elsewhere, instead of asking the model.")
+@click.option(
+    "--votes",
+    metavar="FILE",
+    help="Votes made elsewhere, instead of asking the model: all of FILE, unless --budget or"
+    " --plan says which items.",
+)
 @click.option("--id", "id_column", default="id", show_default=True, help="Its column of ids.")
 @click.option("--vote", default="vote", show_default=True, help="Its column of votes.")
 @click.option("--soft", metavar="COLUMNS", help="Its soft votes, as in `import --help`.")
@@ -156,7 +161,6 @@ def compare_command(
     help="Items per call of the model, or fewer if they exceed 64 MiB.",
 )
 @click.option("--max-errors", default=MAX_ERRORS, show_default=True, help="Stop after more.")
-@click.option("--retry-errors", is_flag=True, help="Try items again the model failed on.")
 @click.option(
     "--replicas",
     metavar="COUNT[,NEEDS]",
@@ -192,9 +196,7 @@ def update_command(
       posterity update photos vit-l --executor ray --replicas 4,gpus=1
     """
     columns = {name: options.pop(name) for name in ("vote", "soft", "strict", "keep_unplanned")}
-    how = Evaluation(
-        **{name: options.pop(name) for name in ("batch", "max_errors", "retry_errors", "replicas")}
-    )
+    how = Evaluation(**{name: options.pop(name) for name in ("batch", "max_errors", "replicas")})
     asked: Model | str = model if predict is None else Model(model, predict=predict)
     held = Store(store, executor=executor)
     known = held._context().models

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from posterity._text import counted
-from posterity.errors import InvalidData, InvalidParameter
+from posterity.errors import InvalidData, InvalidParameter, Unavailable
 from posterity.method.data.arrays import Codes
 from posterity.method.data.classes import Classes, ClassMap, Name
 from posterity.method.data.spec import is_whole
@@ -23,6 +23,10 @@ from posterity.method.data.votes import MISSING, ModelVotes, SoftVotes, check_co
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 _NONE: Codes = np.zeros(0, dtype=np.int32)
 SHOWN = 5
+ONE_EACH = (
+    "Answers are one per item, in the order of the items. Fix the model and run the same again; "
+    "votes so far are kept."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,11 +144,8 @@ class Answers:
         probabilities = _table(given)
         if probabilities is not None:
             return self.probabilities(probabilities, items)
-        values = given.tolist() if isinstance(given, np.ndarray) else _listed(given)
-        if len(values) != items:
-            raise InvalidData(
-                f"The model gave {counted(len(values), 'vote')} for {counted(items, 'item')}."
-            )
+        values = np.atleast_1d(given).tolist() if isinstance(given, np.ndarray) else _listed(given)
+        _refuse_count(len(values), items)
         empty = [at for at, value in enumerate(values) if value is None or _is_nan(value)]
         if empty:
             raise InvalidData(f"The model gave no vote in row {empty[0]} ({len(empty)} such rows).")
@@ -167,17 +168,14 @@ class Answers:
 
     def probabilities(self, given: Any, items: int) -> ModelVotes:
         """Class probabilities, one row an item; the vote is the model's own most probable class."""
-        if len(given) != items:
-            raise InvalidData(
-                f"The model gave {counted(len(given), 'vote')} for {counted(items, 'item')}."
-            )
+        _refuse_count(len(given), items)
         try:
             theirs = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise InvalidData(f"Probabilities must be numbers: {error}.") from None
         width = len(self._theirs)
         if theirs.ndim != 2 or theirs.shape[1] != width:
-            raise InvalidData(
+            raise Unavailable(
                 f"Probabilities must be one row an item and one column for each of the model's "
                 f"{width} classes; got shape {theirs.shape}.",
                 hint="Name the model's own classes, in the order of its probabilities.",
@@ -225,12 +223,22 @@ def _is_nan(value: Any) -> bool:
 
 
 def _listed(given: Any) -> list[Any]:
-    if isinstance(given, (str, bytes, Mapping)):
-        raise InvalidData(f"Votes must be one an item; got one {type(given).__name__}.")
-    try:
-        return [value.item() if isinstance(value, np.generic) else value for value in given]
-    except TypeError:
-        raise InvalidData(f"Votes must be one an item; got {type(given).__name__}.") from None
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise Unavailable(
+            f"The model returned one {type(given).__name__} instead of one answer per item.",
+            hint=ONE_EACH,
+        )
+    return [value.item() if isinstance(value, np.generic) else value for value in given]
+
+
+def _refuse_count(answers: int, items: int) -> None:
+    """Another number of answers than of items is the model's fault, not that of any item."""
+    if answers != items:
+        raise Unavailable(
+            f"The model was given {counted(items, 'item')} and returned "
+            f"{counted(answers, 'answer')}.",
+            hint=ONE_EACH,
+        )
 
 
 def _table(given: Any) -> np.ndarray | None:

@@ -15,6 +15,7 @@ from posterity.engine.evaluation.plans import Plan
 from posterity.engine.executors import Lost, Pool, Replicas
 from posterity.engine.items.payload import Payload, batches_of, payload_of
 from posterity.engine.ledger.context import Context, RowRange
+from posterity.engine.ledger.steps import failed_rows
 from posterity.errors import MissingExtra, PosterityError, StoreError, Superseded, Unavailable
 from posterity.method.data.arrays import Mask, Rows
 from posterity.method.data.row_sets import Bits, RowSet, Tombstones, packed, unpacked
@@ -40,8 +41,6 @@ class Evaluation:
     """Items per call."""
     max_errors: int = MAX_ERRORS
     """Items it may fail on before the update stops."""
-    retry_errors: bool = False
-    """Ask again about items it failed on."""
     replicas: Replicas | int | str | None = None
     """How many work side by side, and what each needs; None: as many as there is room for."""
 
@@ -83,20 +82,23 @@ def ask_model(
     """Let the model vote on what is left of the plan; each batch is durable before the next.
 
     The model is asked where the executor has replicas of it. Each reads its items and writes its
-    votes by itself; what comes back is how many.
+    votes by itself; what comes back is how many. Items it failed on before are asked about again:
+    it may have been fixed.
     """
-    failed = run.errors()
-    _refuse_errors(failed, how.max_errors)
+    run.forget_errors()
     context = run.context
-    left = _Left(run.kept(), np.array(sorted(failed), np.int64), context.removed)
+    left = _Left(run.kept(), context.removed)
     waiting = sum(context.executor.map(left.count_left, context.shards, _chosen(context, plan)))
     done = plan.evaluations - waiting
     if not waiting:
         return
+    # A step that leaves out bad items has accepted them: they do not stop a later update.
+    accepted = plan.chosen[np.array(failed_rows(context.headers, plan.request.model), np.int64)]
+    most = how.max_errors + int(accepted.sum())
     voter = partial(Voter, run, plan.request.model, predict)
     with context.executor.pool(voter, Replicas.read(how.replicas)) as pool:
         rows = left.rows(context.shards, _chosen(context, plan))
-        for asked in _Asking(run, failed, how.batch, how.max_errors).of(pool, rows):
+        for asked in _Asking(run, how.batch, most).of(pool, rows):
             done += asked.done
             if progress:
                 progress(done, plan.evaluations)
@@ -109,10 +111,9 @@ def _chosen(context: Context, plan: Plan) -> Iterator[Bits]:
 
 @dataclass(frozen=True, eq=False)
 class _Left:
-    """Which of a plan's items are there, and have neither a vote nor an error."""
+    """Which of a plan's items are there, and have no vote."""
 
     kept: KeptVotes
-    failed: Rows
     removed: Tombstones
 
     def of(self, shard: RowRange, chosen: Bits) -> Mask:
@@ -120,7 +121,6 @@ class _Left:
         number, start, items = shard
         left = unpacked(chosen, items) & ~self.removed.among(start, items)
         left[self.kept.rows_of(number) - start] = False
-        left[self.failed[(self.failed >= start) & (self.failed < start + items)] - start] = False
         return left
 
     def count_left(self, shard: RowRange, chosen: Bits) -> int:
@@ -138,8 +138,8 @@ class _Left:
 class _Asking:
     """The items that are left, handed out in units until all have a vote or an error."""
 
-    def __init__(self, run: Run, failed: dict[int, str], batch: int, max_errors: int) -> None:
-        self._run, self._failed = run, dict(failed)
+    def __init__(self, run: Run, batch: int, max_errors: int) -> None:
+        self._run, self._failed = run, dict[int, str]()
         self._batch, self._max_errors = batch, max_errors
         self._deaths = self._handed = 0
         """Since a replica last came back with something; and items handed out."""
@@ -220,7 +220,8 @@ def _refuse_errors(failed: dict[int, str], most: int) -> None:
         raise StoreError(
             f"The model failed on {counted(len(failed), 'item')}, more than {most}; the last said: "
             f"{list(failed.values())[-1].rstrip('.')}.",
-            hint="All votes are kept. Mend the model and run the same with --retry-errors.",
+            hint="All votes are kept. Fix the model and run the same again: it is asked about the "
+            "failed items again.",
         )
 
 
@@ -272,7 +273,7 @@ class Voter:
         try:
             return rows, self._ask(items), {}
         except (Unavailable, MissingExtra):
-            raise  # no item is to blame
+            raise  # no item is to blame: asking about each alone would not help
         except Exception as error:
             if len(rows) == 1:
                 told = error.message if isinstance(error, PosterityError) else repr(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +48,10 @@ class FromFile:
     """Rows for ids the store does not know."""
     strangers: list[Any]
     """The first of those ids."""
-    without: int
+    without: int = 0
     """Planned items the file has no row for; they stay unevaluated."""
+    again: int = 0
+    """Rows for items the model has voted on before; left out."""
 
     def __str__(self) -> str:
         return self._told(f", such as {self.strangers[0]!r}" if self.strangers else "")
@@ -62,6 +65,8 @@ class FromFile:
         told = []
         if self.unplanned:
             told.append(f"{self.unplanned:,} votes on items not planned were left out")
+        if self.again:
+            told.append(f"{counted(self.again, 'item')} of the file had a vote of it already")
         if self.unmatched:
             told.append(f"{counted(self.unmatched, 'id', 'are')} not in the store{stranger}")
         if self.without:
@@ -102,11 +107,8 @@ def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
             f"The rule '{rule}' is about the items that were chosen; others cannot be kept.",
             hint="Leave out keep_unplanned (--keep-unplanned).",
         )
-    answers = context.model(plan.request.model).settings.answers(context.classes)
-    file = _Columns(context, votes, answers)
-    with tempfile.TemporaryDirectory(prefix="posterity-") as folder:
-        aside = _Aside(folder)
-        read = _Reading(context, file, plan, votes.keep_unplanned, aside)
+    wanted = None if votes.keep_unplanned else plan.chosen
+    with read_file(context, plan.request.model, votes, wanted) as read:
         kept = run.kept()
         had = without = 0
         for shard, start, items in context.shards:
@@ -125,22 +127,32 @@ def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
             )
         if votes.strict and without:
             raise InvalidData(f"{without} planned items have no row in the file of votes.")
-        for shard, start, items in context.shards if folded else []:
-            new = aside.between(start, items)
-            if new.num_rows and had:
-                rows = new.column("row").to_numpy()
-                new = new.filter(pa.array(~np.isin(rows, kept.rows_of(shard))))
-            if new.num_rows:
-                run.keep_table(shard, new.sort_by("row"))
+        if folded:
+            read.keep(run, read.taken)
     return FromFile(folded, read.unplanned, read.unmatched, read.strangers, without)
 
 
-class _Reading:
+@contextmanager
+def read_file(
+    context: Context, model: str, votes: VoteFile, wanted: RowSet | None = None
+) -> Iterator[ReadVotes]:
+    """The votes of a file, read and checked, until they are kept.
+
+    ``wanted``: the items whose votes are taken; None: all items there are.
+    """
+    answers = context.model(model).settings.answers(context.classes)
+    file = _Columns(context, votes, answers)
+    with tempfile.TemporaryDirectory(prefix="posterity-") as folder:
+        yield ReadVotes(context, file, wanted, _Aside(folder))
+
+
+class ReadVotes:
     """One pass over a file of votes: everything that can be wrong with it is known after it."""
 
     def __init__(
-        self, context: Context, file: _Columns, plan: Plan, keep_unplanned: bool, aside: _Aside
+        self, context: Context, file: _Columns, wanted: RowSet | None, aside: _Aside
     ) -> None:
+        self._aside = aside
         self.taken = RowSet(context.rows)
         """The rows whose votes are to be folded."""
         self.total = self.unplanned = self.unmatched = 0
@@ -158,9 +170,9 @@ class _Reading:
             rows = found.fill_null(-1).to_numpy()
             known = rows >= 0
             repeated += self._repeated_rows(rows[known])
-            planned = np.zeros(len(rows), dtype=np.bool_)
-            planned[known] = plan.chosen[rows[known]]
-            keep = known if keep_unplanned else planned
+            keep = known.copy()
+            if wanted is not None:
+                keep[known] = wanted[rows[known]]
             self.unplanned += int((known & ~keep).sum())
             if problem is not None or repeated or not keep.any():
                 continue  # the rest is only counted: what is told first is what was always told
@@ -193,6 +205,16 @@ class _Reading:
                 f"{first_empty}.",
                 hint="Leave out the rows of items the model has no vote on.",
             )
+
+    def keep(self, run: Run, rows: RowSet) -> None:
+        """Make the votes on some items durable that the run does not have yet."""
+        kept = run.kept()
+        for shard, start, items in run.context.shards:
+            new = self._aside.between(start, items)
+            own = new.column("row").to_numpy()
+            new = new.filter(pa.array(rows[own] & ~np.isin(own, kept.rows_of(shard))))
+            if new.num_rows:
+                run.keep_table(shard, new.sort_by("row"))
 
     def _repeated_rows(self, rows: Any) -> int:
         own = distinct(rows)

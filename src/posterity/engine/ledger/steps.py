@@ -144,6 +144,16 @@ def live_updates(headers: Sequence[Header]) -> list[Header]:
     return _live(headers, UPDATE)
 
 
+def failed_rows(headers: Sequence[Header], model: str) -> list[int]:
+    """The items a model has failed on in the steps that count.
+
+    >>> failed_rows([Header(0, UPDATE, "a", model="vit", failed=[7, 3])], "vit")
+    [3, 7]
+    """
+    live = live_updates(headers)
+    return sorted({row for step in live if step.model == model for row in step.failed})
+
+
 def live_reviews(headers: Sequence[Header]) -> list[Header]:
     """The reviews whose answers count, in order.
 

@@ -9,15 +9,13 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from posterity._text import shown
 from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.state import state_of
 from posterity.engine.plan.policy import policy_for
-from posterity.engine.plan.score import failed_rows
+from posterity.engine.plan.score import open_failures
 from posterity.errors import InvalidData
 from posterity.method.data.spec import real_number
 from posterity.method.decide.rules import Rule
@@ -114,10 +112,8 @@ def compare(
 
 def eligible_items(context: Context, model: str) -> int:
     """Items it has neither voted nor failed on, and nobody has answered for."""
-    failed = np.array(failed_rows(context, model), dtype=np.int64)
-    count = -int((~context.removed[failed]).sum())
-    count += sum(context.executor.map(partial(_left, context, model), context.shards))
-    return max(0, count)
+    left = sum(context.executor.map(partial(_left, context, model), context.shards))
+    return left - len(open_failures(context, model))
 
 
 def _left(context: Context, model: str, shard: RowRange) -> int:

@@ -14,6 +14,7 @@ from posterity.engine.ledger.decide import BLOCK_ITEMS
 from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import ShardHistory
 from posterity.engine.ledger.state import state_of
+from posterity.engine.ledger.steps import failed_rows
 from posterity.method.beliefs.plain import ENTROPY_BITS, kept
 from posterity.method.data.arrays import Codes, Counts, Floats, Mask, Rows
 from posterity.method.data.row_sets import Bits, RowSet, packed, unpacked
@@ -24,10 +25,18 @@ from posterity.storage.delta.filters import check, rows_where
 from posterity.storage.delta.table import Snapshot
 
 
-def failed_rows(context: Context, model: str) -> list[int]:
-    """The items a model has failed on in the steps that count."""
-    live = context.live_updates
-    return sorted({row for step in live if step.model == model for row in step.failed})
+def open_failures(context: Context, model: str) -> list[int]:
+    """The items a model has failed on, and that it may still be asked about."""
+    failed = np.array(failed_rows(context.headers, model), dtype=np.int64)
+    failed = failed[~context.removed[failed]]
+    found: list[int] = []
+    for shard in context.shards:
+        own = failed[shard.within(failed)]
+        if len(own):
+            state = state_of(context, *shard)
+            done = state.voted_by(model) | state.pinned
+            found += own[~done[own - shard.start]].tolist()
+    return found
 
 
 ValueOf = Callable[[VoteTable, Sequence[str], Codes], Floats]

@@ -13,10 +13,11 @@ from posterity.engine.executors import LOCAL
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.proposals import count_pending
+from posterity.engine.ledger.steps import failed_rows
 from posterity.engine.ledger.totals import correctable
 from posterity.engine.plan.account import allot
 from posterity.engine.plan.reach import best_odds
-from posterity.engine.plan.score import Scoring, Survey, Taken, Worth, failed_rows
+from posterity.engine.plan.score import Scoring, Survey, Taken, Worth
 from posterity.method.data.row_sets import RowSet
 from posterity.method.decide.budget import FULL, Account, Budget, Spending
 from posterity.method.decide.rules import traits
@@ -39,17 +40,18 @@ def make_plan(
     model = context.model(request.model)
     prepared, selector = Prepared(context, request.model), parse_selector(request.selector)
     # Only what a vote could change depends on what is believed: entropies are kept.
-    weighing = selector if prepared.dependent and isinstance(selector, ByVotes) else None
+    weighs = prepared.dependent and only is None
+    weighing = selector if weighs and isinstance(selector, ByVotes) else None
     known, ratio = prepared.fit(), traits(context.rule(request.rule)).cost
     if weighing is not None:
         known, _ = prepared.adapted(prepared.sample())
 
-    # What the model failed on is tried again when asked for, not again and again.
-    failed = failed_rows(context, request.model) if only is None else []
+    # What the model failed on is tried again by the same request, not by every other one.
+    failed = failed_rows(context.headers, request.model) if only is None else []
     scoring = Scoring(
         context=context,
         model=request.model,
-        selector=selector if prepared.dependent else without_value(selector),
+        selector=selector if weighing is not None else without_value(selector),
         seed=request.seed,
         since=since,
         without=np.array(failed, dtype=np.int64),

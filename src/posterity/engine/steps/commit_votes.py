@@ -24,7 +24,7 @@ from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import parts_of
 from posterity.engine.ledger.proposals import pending_parts
 from posterity.engine.ledger.reports import Expected, Report
-from posterity.engine.ledger.steps import UPDATE, Header
+from posterity.engine.ledger.steps import UPDATE, Header, failed_rows
 from posterity.engine.ledger.totals import total_of
 from posterity.engine.plan.account import overspent
 from posterity.engine.steps.fold import Fold, FoldedShards, settle_shard
@@ -39,6 +39,7 @@ from posterity.validation.shift import Difference, Seen, warning
 
 FOLLOWED, CONTRADICTED = 0.01, 0.05
 """The share of items that must have another class: what moved less is not listed."""
+TRIED_AGAIN = "The same update tries them again when there are no new items."
 SHOWN = 3
 """Classes that are listed, those that moved most."""
 
@@ -60,10 +61,14 @@ def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None =
     failed = sorted(failing)
     if not folded and failed:
         run.drop()  # nothing is lost with it: the same command tries again
+        model, first = plan.request.model, _first_failure(context, failed, errors)
+        if failing.issubset(failed_rows(context.headers, model)):
+            again = f"{model} failed again on {counted(len(failed), 'item')}; {first}"
+            return Report.nothing(model, "Nothing to do: this was carried out already.", again)
         raise StoreError(
-            f"The model '{plan.request.model}' failed on all {len(failed):,} items it was asked "
-            f"about; on {_first_failure(context, failed, errors)}",
-            hint="Nothing was changed. Mend the model and run the same again.",
+            f"The model '{model}' failed on all {len(failed):,} items it was asked about; on "
+            f"{first}",
+            hint="Nothing was changed. Fix the model and run the same again.",
         )
     if not folded:
         if found.obtained:
@@ -111,7 +116,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None =
     keep_fit(context, fit)
     commit_step(context, header, found.files)
     if failed:
-        failure += f"; {_first_failure(context, failed, errors)}"
+        failure += f"; {_first_failure(context, failed, errors)} {TRIED_AGAIN}"
     return replace(report, note=lines((str(file or ""), *basis.notes, failure, *after)))
 
 

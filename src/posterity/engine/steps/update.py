@@ -15,7 +15,8 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import publish_labels
 from posterity.engine.ledger.reports import Report
 from posterity.engine.ledger.steps import without_policies
-from posterity.engine.plan.score import failed_rows
+from posterity.engine.plan.file_plan import plan_of_file
+from posterity.engine.plan.score import open_failures
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.commit_votes import commit_votes
 from posterity.engine.steps.first_votes import Learnt, labelled_plan, learn, reuse_labelled
@@ -33,12 +34,12 @@ DONE = "Nothing to do: this was carried out already (see --more)."
 
 
 def find_plan(
-    context: Context, request: Request, *, more: bool = False, retry: bool = False
+    context: Context, request: Request, *, more: bool = False, retry: bool = True
 ) -> Plan | None:
     """The plan to carry out: an unfinished one of the same request, else a new one.
 
-    None if the request was carried out already. Then ``more`` goes on, ``retry`` tries the items
-    its model failed on, and items added since are new work by themselves.
+    None if the request was carried out already. Then ``more`` goes on, and items added since are
+    new work by themselves. Without any, ``retry`` tries the items its model failed on again.
     """
     digest = request.digest
     for run in all_runs(context):
@@ -55,12 +56,14 @@ def find_plan(
     ]
     if not done or more:
         return make_plan(context, request)
-    failed = failed_rows(context, request.model)
-    if retry and failed:
-        return make_plan(context, request, only=failed)
+    plan = None
     if done[-1].items < context.rows:
-        return make_plan(context, request, since=done[-1].items)
-    return None
+        plan = make_plan(context, request, since=done[-1].items)
+    if (plan is None or not plan.evaluations) and retry:
+        failed = open_failures(context, request.model)
+        again = make_plan(context, request, only=failed) if failed else None
+        plan = again if again is not None and again.evaluations else plan
+    return plan
 
 
 def plan_update(context: Context, request: Request, *, more: bool = False) -> Plan:
@@ -89,9 +92,6 @@ class Votes:
 
     def __call__(self, run: Run, plan: Plan) -> FromFile | None:
         """Fill a run with votes on the plan's items."""
-        if self.how.retry_errors:
-            run.forget_errors()
-        reuse_labelled(run, plan)
         if self.file is not None:
             # Votes on labelled items come first; the rest of the file has its turn later.
             others = self.file.keep_unplanned and not is_labelled(plan.id)
@@ -122,7 +122,12 @@ def update(
     def attempt(now: Context) -> Report:
         if plan_id is not None:
             return _carry_out_kept(now, request, plan_id, votes, rebase=rebase)
-        plan = find_plan(now, request, more=more, retry=votes.how.retry_errors)
+        if votes.file is not None and request.budget is None:
+            with plan_of_file(now, request, votes.file) as (whole, fill):
+                # Its votes are paid for, whatever step was made meanwhile.
+                return carry_out(now, whole, fill, rebase=True)
+        # A file has no votes on these, or it would not be what the model failed on.
+        plan = find_plan(now, request, more=more, retry=votes.predict is not None)
         if plan is None:
             _finish(now)
             return Report.nothing(request.model, DONE)
@@ -160,12 +165,14 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
     if made is not None:
         return made
     if not plan.evaluations:
+        _finish(context)
         return Report.nothing(plan.request.model, _why_nothing(plan))
     _refuse_moved(context, plan, rebase)
     run = Run(context, plan.id)
     run.begin()
     _keep_plan(context, plan)
     try:
+        reuse_labelled(run, plan)
         file = evaluate(run, plan)
     except PosterityError:
         run.give_up()
@@ -196,6 +203,8 @@ def _keep_plan(context: Context, plan: Plan) -> None:
 
 
 def _why_nothing(plan: Plan) -> str:
+    if plan.note:
+        return plan.note
     if plan.spending is None or not plan.eligible:
         return "Nothing to do: no item is eligible within the budget."
     left, unit = plan.spending["left"], plan.spending["unit"]

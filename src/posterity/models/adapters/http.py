@@ -241,7 +241,8 @@ class Answer:
         if not isinstance(predictions, list):
             raise _nonsense("no list of predictions", given)
         if len(predictions) != items:
-            raise _nonsense(f"{len(predictions)} predictions for {items} items", predictions)
+            told = f"{len(predictions)} predictions for {items} items"
+            raise Unavailable(f"{SERVER} answered with {told}.", hint=EXPECTED)
         named = given.get("classes")
         if named is None:
             return cls(predictions, None)

@@ -14,7 +14,7 @@ from posterity.method.data.arrays import Floats
 from posterity.method.data.classes import Classes, Name
 from posterity.method.data.votes import check_probabilities
 
-AGAIN = "Mend it and run the same command again; votes so far are kept."
+AGAIN = "Fix it and run the same command again; votes so far are kept."
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def own_classes(names: Iterable[Any], what: str) -> tuple[Name, ...]:
 def check_count(given: int, items: int, what: str) -> None:
     """One answer an item."""
     if given != items:
-        raise InvalidData(f"{what} gave {given} answers for {items} items.")
+        raise Unavailable(f"{what} gave {given} answers for {items} items.", hint=AGAIN)
 
 
 def probabilities(
