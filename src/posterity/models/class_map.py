@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from posterity._text import counted
-from posterity.errors import InvalidData, InvalidParameter
+from posterity.errors import InvalidData, InvalidParameter, Unavailable
 from posterity.method.data.arrays import Codes
 from posterity.method.data.classes import Classes, ClassMap, Name
 from posterity.method.data.spec import is_whole
@@ -83,6 +83,17 @@ class Answers:
         kind, known = self._theirs.kind, set(self._theirs)
         rename = {k: new for k, new in self.rename.items() if type(k) is kind and k in known}
         return ClassMap.between(self._theirs, self.classes, rename=rename, other=self.other)
+
+    def refuse_unmapped(self) -> None:
+        """Classes of the model that are none of ours: no single item is to blame for them."""
+        try:
+            _ = self._map
+        except InvalidData as error:
+            raise Unavailable(
+                error.message,
+                hint="Say what they stand for (class_map=), collect them (other=), or name the "
+                "model's classes in its order (classes=).",
+            ) from None
 
     def _known(self, kind: type) -> tuple[list[Name], Codes]:
         """The names of one type the model may give, and our codes for them."""

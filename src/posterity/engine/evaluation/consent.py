@@ -82,7 +82,7 @@ def source_of(context: Context, model: Model | str, *, trust: bool) -> Predict |
 
     ``trust``: it may, from now on.
     """
-    given = model.predict if isinstance(model, Model) else None
+    given = model.source if isinstance(model, Model) else None
     if given is None:
         name = model if isinstance(model, str) else model.name
         given = context.model(name).settings.predict

@@ -293,6 +293,7 @@ class Voter:
         own = self._predict.classes
         if self._own_named and own != self._answers.own:
             self._answers = replace(self._answers, own=own)  # once, since it maps all classes
+            self._answers.refuse_unmapped()
         return self._answers.votes(given, items.num_rows)
 
 
