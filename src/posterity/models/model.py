@@ -31,10 +31,11 @@ class Model:
     """A classifier that arrives.
 
     How it errs is told by one of ``labelled``, ``confusion`` and ``accuracy``. ``labelled`` is a
-    table (or a file) with the truth and this model's vote on labelled items; a key column lets the
-    votes of several models on the same items be compared. Without a column of votes it is the
-    truth of stored items by id: the model's stored votes on them are used, or it is asked for them
-    first. ``predict`` may be left out where votes come from a file.
+    table (or a file) with the truth and this model's vote on labelled items, or a pair
+    ``(truths, votes)``; a key column lets the votes of several models on the same items be
+    compared. Without a column of votes, and as ``{id: truth}``, it is the truth of stored items:
+    the model's stored votes on them are used, or it is asked for them first. ``predict`` may be
+    left out where votes come from a file.
     """
 
     name: str

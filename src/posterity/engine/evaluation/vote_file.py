@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from posterity.method.decide.rules import traits
 from posterity.models.class_map import Answers
 from posterity.models.soft_columns import SoftColumns, read_soft
 from posterity.storage import parquet
-from posterity.storage.input import as_numbers, as_stored, column, ids_of, read_rows, truth_types
+from posterity.storage.input import as_numbers, as_stored, column, ids_of, truth_types
 from posterity.storage.stream import Stream
 
 WHAT = "file of votes"
@@ -71,7 +70,7 @@ class FromFile:
 
 @dataclass(frozen=True, eq=False)
 class VoteFile:
-    """Votes made elsewhere: a table or a file, and how it is read."""
+    """Votes made elsewhere: ``{id: vote}``, a table or a file, and how it is read."""
 
     source: Any
     id: str = "id"
@@ -210,9 +209,8 @@ class _Columns:
         self._kind, self._answers = context.id_kind, answers
         self._id, self._vote, self._soft = votes.id, votes.vote, votes.soft
         self._types = truth_types(answers.kind, votes.vote)
-        places = isinstance(votes.source, (str, os.PathLike, list, tuple))
-        given = votes.source if places else read_rows(votes.source, "votes")
-        self._stream = Stream(given, context.files.options)
+        options = context.files.options
+        self._stream = Stream(votes.source, options, name="votes", ids=votes.id, values=votes.vote)
         self._columns = self._find_columns()
 
     def _find_columns(self) -> list[str]:

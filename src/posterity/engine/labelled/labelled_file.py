@@ -150,7 +150,13 @@ def read_evidence(context: Context, model: Model, stored: StoredVotes) -> Labell
     types = truth_types(answers.kind, model.vote, "vote", model.name)
     types |= truth_types(classes.kind, model.truth)
     rows = read_rows(
-        model.labelled, "labelled data", ids=model.key, id_kind=stored.kind, types=types
+        model.labelled,
+        "labelled data",
+        ids=model.key,
+        values=model.truth,
+        pair=(model.truth, model.vote or "vote"),
+        id_kind=stored.kind,
+        types=types,
     )
     truth = Answers(classes).column(
         column(rows, model.truth, "labelled data"), f"labelled column '{model.truth}'"
