@@ -366,7 +366,7 @@ def test_a_moved_head_is_a_conflict_and_nothing_is_lost(store: Store, world: Wor
         asked.extend(numbers)
         Store(store.path, store.options).update(world.model("mid"), budget="10%")
 
-    with pytest.raises(CommitConflict, match="--rebase"):
+    with pytest.raises(CommitConflict, match="rebase=True"):
         store.update(world.model("new", overtaken), budget="20%")
     assert [header.model for header in store.log()] == ["old", "mid"]
     model = world.model("new", asked.extend)
@@ -454,7 +454,9 @@ def test_too_many_errors_stop_the_run_with_everything_kept(store: Store, world: 
         return world.votes["new"][numbers]
 
     model = Model("new", labelled=world.labelled_table("new"), predict=failing)
-    with pytest.raises(StoreError, match=r"failed on .* more than 5.*out of memory.*retry-errors"):
+    with pytest.raises(
+        StoreError, match=r"failed on .* more than 5.*out of memory.*retry_errors=True"
+    ):
         store.update(model, budget="100%", evaluation=Evaluation(batch=10, max_errors=5))
     assert len(store.log()) == 1
     assert asked == list(range(20))

@@ -100,16 +100,18 @@ class Model:
         known = (self.labelled, self.confusion, self.accuracy)
         if sum(given is not None for given in known) > 1:
             raise InvalidParameter(
-                "How a model errs is told by one of labelled, confusion (--confusion-matrix) and "
-                "accuracy, not by more."
+                "How a model errs is told by one of `labelled=`, `confusion=` and `accuracy=`, not "
+                "by more."
             )
 
         if self.weight is not None and self.match is not None:
-            raise InvalidParameter("Labelled items are weighed by weight or by match, not by both.")
+            raise InvalidParameter(
+                "Labelled items are weighed by `weight=` or by `match=`, not by both."
+            )
         if (self.weight or self.match) and self.labelled is None:
             raise InvalidParameter(
-                "Weights (weight, match) are of labelled items; there are none.",
-                hint="Give the labelled table too.",
+                "Weights (`weight=`, `match=`) are of labelled items; there are none.",
+                hint="Give the labelled table too (`labelled=`).",
             )
 
     @property

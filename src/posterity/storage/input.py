@@ -322,7 +322,8 @@ def as_stored(ids: pa.ChunkedArray, known: Callable[[pa.ChunkedArray], Mask]) ->
         raise InvalidData(
             f"The file has the id {first!r}, and the store has {first!r} as well as {first[1:]!r}: "
             "an apostrophe may have been put there to keep a spreadsheet from running it.",
-            hint="Write the items as Parquet or with --exact, and give those ids back as they are.",
+            hint="Write the items as Parquet (or with --exact, on the command line), and give "
+            "those ids back as they are.",
         )
     changed = np.zeros(len(ids), dtype=np.bool_)
     changed[at[without]] = True

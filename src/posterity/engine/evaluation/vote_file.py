@@ -99,7 +99,7 @@ def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
     if votes.keep_unplanned and traits(rule).promises:
         raise InvalidParameter(
             f"The rule '{rule}' is about the items that were chosen; others cannot be kept.",
-            hint="Leave out keep_unplanned (--keep-unplanned).",
+            hint="Leave out `keep_unplanned=True`.",
         )
     answers = context.model(plan.request.model).settings.answers(context.classes)
     file = _Columns(context, votes, answers)
@@ -120,7 +120,7 @@ def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
                 f"None of the {read.total:,} votes in the file is on a planned item; "
                 f"{read.unplanned:,} are on others.",
                 hint="Give the budget, selector and rule of the plan they were made for, or its id "
-                "with --plan; --keep-unplanned folds them all the same.",
+                "with `plan=`; `VoteFile(votes, keep_unplanned=True)` folds them all the same.",
             )
         if votes.strict and without:
             raise InvalidData(f"{without} planned items have no row in the file of votes.")

@@ -63,7 +63,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None =
         raise StoreError(
             f"The model '{plan.request.model}' failed on all {len(failed):,} items it was asked "
             f"about; on {_first_failure(context, failed, errors)}",
-            hint="Nothing was changed. Mend the model and run the same again.",
+            hint="Nothing was changed. Fix the model and run the same again.",
         )
     if not folded:
         if found.obtained:
@@ -174,7 +174,7 @@ def _frequencies(context: Context, prepared: Prepared, fit: Fit, sample: Sample)
         return f"Class frequencies follow the votes: {told}."
     return (
         f"warning: the votes show other class frequencies than the prior '{prior or UNIFORM}': "
-        f"{told}. A store made with --prior estimated follows them."
+        f"{told}. A store made with `prior='estimated'` follows them."
     )
 
 

@@ -114,7 +114,7 @@ class HttpEndpoint:
                 raise Unavailable(
                     f"The environment variable '{self._token}', which should hold the token for "
                     f"{self._shown}, is not set.",
-                    hint="Set it and run the same command again; votes so far are kept.",
+                    hint="Set it and run the same again; votes so far are kept.",
                 )
             headers["Authorization"] = f"Bearer {secret}"
         return headers

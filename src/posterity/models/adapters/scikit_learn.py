@@ -86,7 +86,7 @@ class ScikitLearn:
             if not fitted_on and len(payload) != 1:
                 raise Unavailable(
                     f"Which columns does the estimator read? The items have: {_few(payload)}.",
-                    hint="Name them, or a wildcard: Model(…, columns=['px*']).",
+                    hint="Name them with columns=, also by a wildcard such as px*.",
                 )
             columns = fitted_on or tuple(payload)
         if set(columns) == set(fitted_on):
