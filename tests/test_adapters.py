@@ -18,7 +18,9 @@ import pytest
 from numpy.testing import assert_allclose
 from onnx import TensorProto, helper
 from PIL import Image
+from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 
@@ -213,10 +215,59 @@ def test_scikit_learn_without_probabilities() -> None:
 def test_scikit_learn_fitted_on_named_columns() -> None:
     frame = pandas.DataFrame(NUMBERS, columns=["a", "b"])
     model = LogisticRegression().fit(frame, KINDS)
-    votes = ScikitLearn(model, columns=["a", "b"])(NUMBERED)
-    assert_allclose(votes, model.predict_proba(frame))
-    with pytest.raises(Unavailable, match="fitted on the columns a, b; it is to be asked about b"):
-        ScikitLearn(model, columns=["b", "a"])
+    expected = model.predict_proba(frame)
+    for columns in (["a", "b"], ["b", "a"], ["[ab]"], None):
+        assert_allclose(ScikitLearn(model, columns=columns)(NUMBERED), expected)
+    assert_allclose(ScikitLearn(model, column="both")(NUMBERED), expected)
+    with pytest.raises(Unavailable, match="fitted on the columns a, b; it is to be asked about a"):
+        ScikitLearn(model, columns=["a", "both"])(NUMBERED)
+    with pytest.raises(Unavailable, match="no column 'b'; they have: id, a"):
+        ScikitLearn(model)(NUMBERED.select(["id", "a"]))
+
+
+def test_scikit_learn_fitted_on_a_frame_of_texts_and_numbers() -> None:
+    batch = items(text=WORDS, size=[1.0, 2.0, None, 4.0])
+    frame = batch.select(["size", "text"]).to_pandas()
+    columns = [("words", TfidfVectorizer(), "text"), ("size", SimpleImputer(), ["size"])]
+    model = make_pipeline(ColumnTransformer(columns), LogisticRegression()).fit(frame, KINDS)
+    assert_allclose(ScikitLearn(model)(batch), model.predict_proba(frame))
+
+
+def test_scikit_learn_on_the_only_column_or_a_wildcard() -> None:
+    pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(WORDS, KINDS)
+    assert_allclose(ScikitLearn(pipeline)(items(text=WORDS)), pipeline.predict_proba(WORDS))
+    model = LogisticRegression().fit(NUMBERS, KINDS)
+    pixels = items(px10=NUMBERS[:, 0], px9=NUMBERS[:, 1], shade=[1.0] * 4)
+    votes = ScikitLearn(model, columns=["px*"])(pixels)  # in the order of the table
+    assert_allclose(votes, model.predict_proba(NUMBERS))
+    with pytest.raises(Unavailable, match=r"Which columns .* have: px10, px9, shade"):
+        ScikitLearn(model)(pixels)
+    with pytest.raises(Unavailable, match=r"No column matches 'q\*'; the items have: id, px10"):
+        ScikitLearn(model, columns=["q*"])(pixels)
+
+
+def test_probabilities_in_the_order_of_named_classes() -> None:
+    model = LogisticRegression().fit(NUMBERS, KINDS)
+    adapter = ScikitLearn(model, column="both", classes=["dog", "cat"])
+    assert adapter.classes == ("dog", "cat")
+    assert_allclose(adapter(NUMBERED), model.predict_proba(NUMBERS)[:, ::-1])
+    hard = ScikitLearn(model, column="both", classes=["dog", "cat"], probabilities=False)
+    assert hard(NUMBERED) == KINDS
+
+
+def test_objects_of_other_libraries() -> None:
+    class Network:
+        def predict(self, numbers: np.ndarray) -> np.ndarray:
+            return np.column_stack([1 - numbers[:, 0], numbers[:, 0]]).astype(np.float32)
+
+    class Labels:
+        def predict(self, numbers: np.ndarray) -> list[list[str]]:
+            return [["dog" if first > 0.5 else "cat"] for first, _ in numbers]
+
+    assert ScikitLearn(Network(), column="both").classes is None
+    votes = ScikitLearn(Network(), column="both", classes=["cat", "dog"])(NUMBERED)
+    assert_allclose(votes, np.column_stack([1 - NUMBERS[:, 0], NUMBERS[:, 0]]), rtol=1e-6)
+    assert ScikitLearn(Labels(), column="both")(NUMBERED) == KINDS
 
 
 def test_scikit_learn_that_cannot_vote(tmp_path: Path) -> None:
@@ -240,7 +291,7 @@ def test_scikit_learn_that_cannot_vote(tmp_path: Path) -> None:
     with pytest.raises(InvalidData, match=r"failed on this batch: ValueError: .*NaN"):
         ScikitLearn(model, columns=["a", "b"])(items(a=[1.0], b=[float("nan")]))
     with pytest.raises(InvalidParameter, match="one of 'column' and 'columns'"):
-        ScikitLearn(model)
+        ScikitLearn(model, column="a", columns=["a"])
 
 
 # ONNX
@@ -435,7 +486,7 @@ def test_what_is_no_adapter(spec: str) -> None:
         ("scikit-learn:m.joblib,column=", "'column' must be a text that is not empty; got ''"),
         ("scikit-learn:m.joblib,columns=a++b", "'columns' must be names with \\+ between"),
         ("scikit-learn:m.joblib,column=a,probabilities=yes", "must be true or false; got 'yes'"),
-        ("scikit-learn:m.joblib", "Give one of 'column' and 'columns'"),
+        ("scikit-learn:m.joblib,column=a,columns=b+c", "Give one of 'column' and 'columns'"),
         ("scikit-learn", "names no model: write scikit-learn:path"),
         ("hugging-face:m", "'column' is missing in 'hugging-face:m'"),
         ("hugging-face:m,column=t,batch=many", "'batch' must be a whole number; got 'many'"),

@@ -8,15 +8,18 @@ from typing import Any
 
 import joblib
 import numpy as np
+import pandas
 import pyarrow as pa
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier
 
-from posterity import Store, cli
+from posterity import Model, Store, cli
 from posterity.engine.evaluation.durable_votes import Run
 from posterity.engine.ledger.context import Context
+from posterity.errors import InvalidParameter, Unavailable
 from posterity.storage.files import open_files
 from tests.test_adapters import SOFTMAX, floats, onnx_model
 from tests.test_http_endpoint import Instances, Server, server  # noqa: F401 a fixture
@@ -58,6 +61,50 @@ def test_scikit_learn(store: Store, tmp_path: Path, capsys: pytest.CaptureFixtur
     run(capsys, "model", store.path, "words", "--accuracy", 0.9, "--predict", spec)
     assert run(capsys, "update", store.path, "words")["evaluations"] == 60
     assert store.labels()["label"].to_pylist()[:5] == ["cat", "dog", "fox", "cat", "dog"]
+
+
+@pytest.mark.parametrize("columns", ["text", ["text"], ["te*"]])
+def test_a_classifier_as_it_is(store: Store, columns: Any) -> None:
+    """Its classes are in another order than the store's, and one has another name."""
+    texts = ["zebra cat", "dog", "fox"] * 5
+    names = {"zebra cat": "tabby", "dog": "dog", "fox": "fox"}
+    pipeline = make_pipeline(CountVectorizer(), LogisticRegression())
+    pipeline.fit(texts, [names[text] for text in texts])
+    assert list(pipeline.classes_) == ["dog", "fox", "tabby"]
+    model = Model(
+        "words", predict=pipeline, columns=columns, accuracy=0.9, class_map={"tabby": "cat"}, soft=2
+    )
+    assert store.update(model).evaluations == 60
+    direct = ["cat" if vote == "tabby" else vote for vote in pipeline.predict(WORDS)]
+    assert set(direct) == {"cat", "dog", "fox"}
+    assert store.labels()["label"].to_pylist() == direct * 10
+    assert store.check() == []
+
+
+def test_a_classifier_fitted_on_codes_of_named_columns(store: Store) -> None:
+    numbers = pandas.DataFrame({"number": np.arange(60)})
+    tree = DecisionTreeClassifier().fit(numbers, np.arange(60) // 20)
+    unnamed = Model("tree", predict=tree, accuracy=0.9)
+    with pytest.raises(
+        Unavailable, match=r"3 of the model's classes are none of ours: \[0, 1, 2\]"
+    ):
+        store.update(unnamed)
+    named = Model("tree", predict=tree, accuracy=0.9, classes=["cat", "dog", "fox"])
+    assert store.update(named).evaluations == 60
+    expected = ["cat"] * 20 + ["dog"] * 20 + ["fox"] * 20
+    assert store.labels()["label"].to_pylist() == expected
+
+
+def test_what_is_no_classifier_is_told_at_once(store: Store) -> None:
+    with pytest.raises(Unavailable, match="LogisticRegression is no fitted classifier"):
+        Model("words", predict=LogisticRegression(), columns="text", accuracy=0.9)
+    with pytest.raises(InvalidParameter, match="'columns' goes with a classifier in 'predict'"):
+        Model("words", predict=lambda batch: ["cat"] * len(batch), columns="text", accuracy=0.9)
+    with pytest.raises(InvalidParameter, match="a callable, a fitted classifier"):
+        Model("words", predict=3, accuracy=0.9)
+    fitted = LogisticRegression().fit([[0.0], [1.0]], ["cat", "dog"])
+    with pytest.raises(Unavailable, match=r"Which columns .* have: text, number, shades"):
+        store.update(Model("words", predict=fitted, accuracy=0.9))
 
 
 def test_onnx_runtime(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,7 +166,7 @@ def test_a_store_that_two_compactions_have_doubled_is_restored(store: Store) -> 
     doubled(store)
     told = "\n".join(store.check())
     assert "The table 'ledger' has" in told
-    assert "check --repair" in told
+    assert "`store.repair()` drops" in told
     assert "rows twice" in command("check", store.path, code=1)
     assert "each is there once now" in command("check", store.path, "--repair")
     assert contents(store) == expected
@@ -249,7 +249,7 @@ def test_a_run_is_protected_from_its_start(store: Store, world: World) -> None:
             assert (run.model, run.planned, run.votes) == ("new", 30, 0)
         asked.extend(numbers)
 
-    with pytest.raises(CommitConflict, match="--rebase"):
+    with pytest.raises(CommitConflict, match="rebase=True"):
         store.update(world.model("new", meanwhile), budget="50%", evaluation=Evaluation(batch=6))
     assert len(asked) == 30
     store.vacuum(hours=0)
@@ -610,7 +610,7 @@ def test_a_damaged_run_is_named_and_dropped(store: Store, world: World, content:
     plan = store.plan(registered(store, world.model("new")), budget="50%")
     for name in ("votes-0-0123456789abcdef", "errors-0123456789abcdef"):
         Path(store.path, "runs", plan.id, f"{name}.parquet").write_bytes(content)
-    with pytest.raises(StoreError, match=rf"damaged.*runs STORE --drop {plan.id}"):
+    with pytest.raises(StoreError, match=rf"damaged.*store.drop_run\('{plan.id}'\)"):
         store.update(world.model("new"), budget="50%")
     (run,) = store.runs()
     assert (run.run, run.state) == (plan.id, "damaged")

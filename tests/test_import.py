@@ -152,7 +152,7 @@ def test_a_glob_a_folder_and_a_list(world: World, tmp_path: Path) -> None:
         (str(tmp_path / "*.nothing"), "No file matches"),
         (tmp_path / "last" / "runs", "There is no file|must end in"),
         (tmp_path / "last" / "ledger", "holds no files that end in one of"),
-        ([], "No files were given"),
+        ([], "There are no predictions: the list is empty"),
         (7, "must be an Arrow table"),
     ):
         with pytest.raises(InvalidData, match=message):

@@ -61,13 +61,13 @@ def test_imagenetv2(imagenet: Path, tmp_path: Path) -> None:
 def test_one_test_set_into_one_file(imagenet: Path, tmp_path: Path) -> None:
     import_recordings("imagenetv2", imagenet, tmp_path / "one.npz", test_set="val")
     assert len(Recording.load(tmp_path / "one.npz")) == 3
-    with pytest.raises(InvalidParameter, match=r"several test sets: new, val.*--set"):
+    with pytest.raises(InvalidParameter, match=r"several test sets: new, val.*`test_set=`"):
         import_recordings("imagenetv2", imagenet, tmp_path / "two.npz")
     with pytest.raises(UnknownName, match="Did you mean 'val'"):
         import_recordings("imagenetv2", imagenet, tmp_path / "two.npz", test_set="vall")
     np.save(tmp_path / "truth.npy", np.array([0, 1, 2]))
     truth = tmp_path / "truth.npy"
-    with pytest.raises(InvalidParameter, match="leave out --truth"):
+    with pytest.raises(InvalidParameter, match="leave out `truth=`"):
         import_recordings("imagenetv2", imagenet, tmp_path, test_set="val", truth=truth)
     assert not (tmp_path / "two.npz").exists()
 
@@ -75,7 +75,7 @@ def test_one_test_set_into_one_file(imagenet: Path, tmp_path: Path) -> None:
 def test_cifar(cifar: Path, tmp_path: Path) -> None:
     imported = import_recordings("cifar10.1", cifar, tmp_path / "out")
     assert [path.name for path in imported.written] == ["v6.npz"]
-    assert "give --truth" in imported.skipped["original"]
+    assert "give `truth=`" in imported.skipped["original"]
     recording = Recording.load(tmp_path / "out" / "v6.npz")
     assert recording.models == ("darc", "nas")
     assert recording.classes[9] == "truck"
@@ -89,7 +89,7 @@ def test_truth_from_elsewhere(cifar: Path, tmp_path: Path) -> None:
         import_recordings("cifar10.1", cifar, out, test_set="original")
     import_recordings("cifar10.1", cifar, out, test_set="original", truth=tmp_path / "truth.npy")
     assert Recording.load(out).truth.tolist() == [1, 2, 3]
-    with pytest.raises(InvalidParameter, match="name it with --set"):
+    with pytest.raises(InvalidParameter, match="name it with `test_set=`"):
         import_recordings("cifar10.1", cifar, tmp_path, truth=tmp_path / "truth.npy")
     with pytest.raises(InvalidParameter, match="'v6' has its own labels"):
         import_recordings("cifar10.1", cifar, out, test_set="v6", truth=tmp_path / "truth.npy")

@@ -142,7 +142,7 @@ def test_a_plan_says_that_no_vote_can_change_a_label(tmp_path: Path) -> None:
     assert plan.reach == pytest.approx(odds)
     assert plan.to_dict()["reach"] == plan.reach
     assert "at most 2.9 times as likely, which is not enough for balanced:80%" in str(plan)
-    assert "With --rule cost-ratio:2 some votes would." in str(plan)
+    assert "With `rule='cost-ratio:2'` some votes would." in str(plan)
     report = store.update("new", votes=world.votes_table("new"), budget="50%")
     assert report.flips == 0
     assert "This step changed no label" in str(report)

@@ -376,7 +376,7 @@ def test_a_moved_head_is_a_conflict_and_nothing_is_lost(store: Store, world: Wor
         asked.extend(numbers)
         Store(store.path, store.options).update(world.model("mid"), budget="10%")
 
-    with pytest.raises(CommitConflict, match="--rebase"):
+    with pytest.raises(CommitConflict, match="rebase=True"):
         store.update(world.model("new", overtaken), budget="20%")
     assert [header.model for header in store.log()] == ["old", "mid"]
     model = world.model("new", asked.extend)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -74,6 +77,108 @@ def _cell(kind: str, value: Any, numeric: bool) -> str:
 
 def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+_PYTHON = re.compile(r"`([^`]+)`")
+_COMMANDS = {
+    "append_classes": "classes",
+    "create": "init",
+    "drop_run": "runs",
+    "import_predictions": "import",
+    "register": "model",
+    "repair": "check",
+    "review_queue": "review",
+}
+"""Commands whose name is not that of the method."""
+_ALSO = {"append_classes": "--append", "drop_run": "--drop", "repair": "--repair"}
+"""Flags that make a command do what the method does."""
+_FLAGS = {"classes": "--model-classes", "confusion": "--confusion-matrix"}
+"""Flags whose name is not that of the parameter, where it is one of a model."""
+
+
+def on_command_line(text: str, flags: Mapping[str, str] | None = None) -> str:
+    """A message as the command line says it: what is Python in backticks becomes what is typed.
+
+    ``flags``: of the command that was called, by parameter. Other words in backticks stay.
+
+    >>> on_command_line("Pass `trust=True`, or the plan's id with `plan=`; see `ray status`.")
+    "Pass `--trust`, or the plan's id with `--plan`; see `ray status`."
+    >>> on_command_line("`store.revert(3)` undoes it; `store.update('vit', rule='max-belief')`")
+    '`posterity revert STORE 3` undoes it; `posterity update STORE vit --rule max-belief`'
+    """
+    known = _FLAGS | dict(flags or {})
+    return _PYTHON.sub(lambda found: f"`{_typed(found[1], known)}`", text)
+
+
+ADVICE = ("note", "warning", "broken", "message", "hint")
+"""Where results and errors speak of options."""
+
+
+def advice_on_command_line(told: Any, say: Callable[[str], str] = on_command_line) -> Any:
+    """A result or an error, as a dict, with its advice as the command line says it.
+
+    >>> advice_on_command_line({"label": "`a=1`", "note": "see `more=True`"})
+    {'label': '`a=1`', 'note': 'see `--more`'}
+    """
+    if isinstance(told, list):
+        return [advice_on_command_line(one, say) for one in told]
+    if not isinstance(told, dict):
+        return told
+    return {
+        key: _each(value, say) if key in ADVICE else advice_on_command_line(value, say)
+        for key, value in told.items()
+    }
+
+
+def _each(value: Any, say: Callable[[str], str]) -> Any:
+    listed = [say(one) for one in value] if isinstance(value, list) else value
+    return say(value) if isinstance(value, str) else listed
+
+
+def _typed(code: str, flags: Mapping[str, str]) -> str:
+    if re.fullmatch("[a-z_]+=", code):
+        return _flag(code[:-1], flags)
+    for source in (code, f"options({code})"):
+        try:
+            found = ast.parse(source, mode="eval").body
+        except SyntaxError:
+            continue
+        if isinstance(found, ast.Call):
+            return " ".join(_words(found, flags)) or code
+    return code
+
+
+def _words(call: ast.Call, flags: Mapping[str, str]) -> Iterator[str]:
+    """What is typed for a call: of a store's method a command, of anything else its options."""
+    if isinstance(call.func, ast.Attribute):  # else what it makes is only looked into
+        verb = call.func.attr
+        yield from ("posterity", _COMMANDS.get(verb, verb), "STORE")
+        if verb in _ALSO:
+            yield _ALSO[verb]
+        # The path of a store that is made stands where STORE does.
+        yield from map(_word, call.args[verb == "create" :])
+    for given in (*call.args, *(keyword.value for keyword in call.keywords)):
+        if isinstance(given, ast.Call):
+            yield from _words(given, flags)
+    for keyword in call.keywords:
+        if isinstance(keyword.value, ast.Call):
+            continue
+        yield _flag(keyword.arg or "", flags)
+        if not (isinstance(keyword.value, ast.Constant) and keyword.value.value is True):
+            yield _word(keyword.value)
+
+
+def _word(given: ast.expr) -> str:
+    """A value as it is typed; a variable is a placeholder, as is the model a call makes."""
+    if isinstance(given, ast.Call):
+        return _word(given.args[0])
+    if isinstance(given, ast.Constant) and given.value is not ...:
+        return shlex.quote(str(given.value))
+    return given.id.upper() if isinstance(given, ast.Name) else "…"
+
+
+def _flag(name: str, flags: Mapping[str, str]) -> str:
+    return flags.get(name) or f"--{name.replace('_', '-')}"
 
 
 Progress = Callable[[int, int], None]

@@ -103,7 +103,9 @@ class Store(StoreReader):
         return cls(path, options, executor)
 
     def add(self, items: Any, *, id: str = "id") -> int:  # noqa: A002 the user's word
-        """Add items: a table, file, folder, glob or object-store URI, or several; says how many."""
+        """Add items, and say how many: a table (Arrow, a frame, columns, records), a pandas Series,
+        a file, folder, glob or object-store URI, or several.
+        """
         from posterity.engine.items.add import add_items
 
         return add_items(self._context(), items, id_column=id, options=self.options)
@@ -122,7 +124,7 @@ class Store(StoreReader):
     ) -> ImportReport:
         """Items and their first steps from predictions that exist, without running anything.
 
-        ``source``: a table, a file, a folder, a glob, an object-store URI, or several. ``votes``
+        ``source``: what ``add`` takes, or ``{id: vote}`` of a single model. ``votes``
         maps columns to models, in their order of arrival; ``soft`` maps models to their soft votes
         (see ``SoftColumns``). Other columns become payload, or only those in ``payload``.
         """
@@ -240,11 +242,11 @@ class Store(StoreReader):
     ) -> Report:
         """Evaluate, fold, decide and commit one step; the same call twice does it once.
 
-        ``votes`` is a table or file of votes made elsewhere (``VoteFile`` says how to read it); all
-        of them are folded unless ``budget`` or ``plan`` says which items. Else the model's
-        ``predict`` is asked, as ``evaluation`` says. One that the store names, and nobody on this
-        machine registered, needs ``trust``, once. With ``plan`` the plan's own budget, selector,
-        rule and filter hold.
+        ``votes`` are votes made elsewhere: ``{id: vote}``, a pandas Series, a table or a file
+        (``VoteFile`` says how it is read); all of them are folded unless ``budget`` or ``plan``
+        says which items. Else the model's ``predict`` is asked, as ``evaluation`` says. One that
+        the store names, and nobody on this machine registered, needs ``trust``, once. With
+        ``plan`` the plan's own budget, selector, rule and filter hold.
         """
         from posterity.engine.evaluation import consent
         from posterity.engine.evaluation.evaluate import Evaluation
@@ -337,8 +339,9 @@ class Store(StoreReader):
     ) -> Reviewed:
         """Make what people answered the labels of items, by one step; later votes do not move them.
 
-        ``answers`` is a table or file of ids and answers; rows that cannot be used are told of and
-        left out. ``learn``: they are also labelled items of the models that voted on them.
+        ``answers``: ``{id: answer}``, a pandas Series, or a table or file of ids and answers; rows
+        that cannot be used are told of and left out. ``learn``: they are also labelled items of the
+        models that voted on them.
         """
         from posterity.engine.steps.review import review
 

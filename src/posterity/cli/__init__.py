@@ -18,7 +18,7 @@ import click
 
 from posterity._text import json_text
 from posterity._version import __version__
-from posterity.cli.output import echo
+from posterity.cli.output import echo, in_flags
 from posterity.errors import PosterityError, PosterityWarning
 from posterity.method.kernels import when_compiling
 
@@ -130,7 +130,7 @@ def _show_warning(
     """Ours in one sentence; those of others as they come."""
     told = warnings.formatwarning(message, category, filename, lineno, line).rstrip()
     ours = issubclass(category, PosterityWarning)
-    echo(f"Warning: {message}" if ours else told, file=file, err=True)
+    echo(f"Warning: {in_flags(str(message))}" if ours else told, file=file, err=True)
 
 
 def _say_why_it_takes_longer() -> None:
@@ -154,7 +154,8 @@ def run(arguments: Sequence[str]) -> int:
         if os.environ.get(TRACEBACK):
             raise
         code, told = _told(error)
-        told = {name: _cut(text) for name, text in told.items()}
+        command = cli.commands.get(arguments[0]) if arguments else None
+        told = {name: text and _cut(in_flags(text, command)) for name, text in told.items()}
         if as_json:
             echo(json_text({"error": told}), err=True)
         else:
@@ -163,9 +164,9 @@ def run(arguments: Sequence[str]) -> int:
         return code
 
 
-def _cut(text: str | None) -> str | None:
+def _cut(text: str) -> str:
     """A message as long as one can be read: what was given may be repeated in it."""
-    return text if text is None or len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _interrupted(error: BaseException | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from posterity._text import SHOWN_AS, json_text
+from posterity._text import SHOWN_AS, advice_on_command_line, json_text, on_command_line
 from posterity._text import Progress as ShowProgress
 
 PIPED_WIDTH = 200
@@ -131,12 +132,35 @@ def print_json(value: Any) -> None:
     echo(json_text(value, indent=1))
 
 
+def in_flags(text: str, command: click.Command | None = None) -> str:
+    """Advice on Python's options, as a command (by default the one under way) has them."""
+    flags = _flags(command)
+    told = on_command_line(text, flags)
+    return _PARAMETER.sub(lambda found: flags.get(found[1], found[0]), told)
+
+
+_PARAMETER = re.compile(r"^The parameter '(\w+)'")
+
+
+def _flags(command: click.Command | None) -> dict[str, str]:
+    """The options and arguments of a command by the parameter they are."""
+    context = click.get_current_context(silent=True)
+    if command is None and context is not None:
+        command = context.command
+    given = [] if command is None else command.params
+    return {
+        str(one.name): one.opts[0] if isinstance(one, click.Option) else str(one.name).upper()
+        for one in given
+    }
+
+
 def tell(as_json: bool, value: Any, text: str | RenderableType | None = None) -> None:
     """What a command has to say: to programs, or to people; a result says both itself."""
     if as_json:
-        print_json(value.to_dict() if hasattr(value, "to_dict") else value)
+        told = value.to_dict() if hasattr(value, "to_dict") else value
+        print_json(advice_on_command_line(told, in_flags))
     elif text is None or isinstance(text, str):
-        echo(str(value) if text is None else text)
+        echo(in_flags(str(value) if text is None else text))
     else:
         show(text)
 

@@ -12,7 +12,15 @@ from click.core import ParameterSource
 from rich.measure import Measurement
 
 from posterity._text import counted
-from posterity.cli.output import PIPED_WIDTH, console, echo, print_json, progress_bar, show
+from posterity.cli.output import (
+    PIPED_WIDTH,
+    console,
+    echo,
+    in_flags,
+    print_json,
+    progress_bar,
+    show,
+)
 from posterity.errors import InvalidParameter, MissingExtra
 from posterity.method.adapt.adapt import DIFFICULTY, NONE
 from posterity.method.data.spec import split_list
@@ -236,6 +244,7 @@ def _import(
     if len(paths) != 2:
         raise click.UsageError("--import takes two paths: the clone's folder, and where to write.")
     imported = import_recordings(kind, paths[0], paths[1], test_set=test_set, truth=truth)
+    skipped = {name: in_flags(reason) for name, reason in imported.skipped.items()}
     if as_json:
         written = [
             {
@@ -246,14 +255,14 @@ def _import(
             }
             for path, made in imported.written.items()
         ]
-        print_json({"written": written, "skipped": dict(imported.skipped)})
+        print_json({"written": written, "skipped": skipped})
         return
     for path, made in imported.written.items():
         echo(
             f"{path}: {counted(len(made), 'item')}, {counted(len(made.classes), 'class')}, "
             f"{counted(len(made.models), 'model')}"
         )
-    for name, reason in imported.skipped.items():
+    for name, reason in skipped.items():
         echo(f"{name} left out: {reason}")
 
 

@@ -89,6 +89,17 @@ class Answers:
         rename = {k: new for k, new in self.rename.items() if type(k) is kind and k in known}
         return ClassMap.between(self._theirs, self.classes, rename=rename, other=self.other)
 
+    def refuse_unmapped(self) -> None:
+        """Classes of the model that are none of ours: no single item is to blame for them."""
+        try:
+            _ = self._map
+        except InvalidData as error:
+            raise Unavailable(
+                error.message,
+                hint="Say what they stand for (`class_map=`), collect them (`other=`), or name the "
+                "model's classes in its order (`classes=`).",
+            ) from None
+
     def _known(self, kind: type) -> tuple[list[Name], Codes]:
         """The names of one type the model may give, and our codes for them."""
         if self.own is not None:
@@ -113,8 +124,8 @@ class Answers:
         if not names:
             raise InvalidData(
                 f"The {what} must hold classes of type {self.kind.__name__}; got {values.type}.",
-                hint="Names are not converted silently; a class map may rename them. If these are "
-                "codes, list the model's own classes in their order.",
+                hint="Names are not converted silently; `class_map=` may rename them. If these are "
+                "codes, list the model's own classes in their order (`classes=`).",
             )
         found = pc.index_in(plain, value_set=pa.array(names, plain.type))
         strange = pc.and_(found.is_null(), plain.is_valid())
@@ -133,8 +144,8 @@ class Answers:
         raise InvalidData(
             f"The {what} names unknown classes in {counted(count, 'row')}: {named}, first in "
             f"row {first}.",
-            hint="Rename them in the model's class map, collect them with other, or append them "
-            "to the store's classes.",
+            hint="Rename them (`class_map=`), collect them (`other=`), or append them "
+            "(`store.append_classes(names)`).",
         )
 
     def votes(self, given: Any, items: int) -> ModelVotes:
@@ -178,7 +189,7 @@ class Answers:
             raise Unavailable(
                 f"Probabilities must be one row an item and one column for each of the model's "
                 f"{width} classes; got shape {theirs.shape}.",
-                hint="Name the model's own classes, in the order of its probabilities.",
+                hint="Name its own classes in the order of its probabilities (`classes=`).",
             )
         ours = self._map.probabilities(theirs)
         none = np.flatnonzero(ours.sum(axis=1) == 0)

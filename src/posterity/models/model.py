@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +38,22 @@ class Model:
     """A classifier that arrives.
 
     How it errs is told by one of ``labelled``, ``confusion`` and ``accuracy``. ``labelled`` is a
-    table (or a file) with the truth and this model's vote on labelled items; a key column lets the
-    votes of several models on the same items be compared. Without a column of votes it is the
-    truth of stored items by id: the model's stored votes on them are used, or it is asked for them
-    first. ``predict`` may be left out where votes come from a file.
+    table (or a file) with the truth and this model's vote on labelled items, or a pair
+    ``(truths, votes)``; a key column lets the votes of several models on the same items be
+    compared. Without a column of votes, and as ``{id: truth}``, it is the truth of stored items:
+    the model's stored votes on them are used, or it is asked for them first. ``predict`` may be
+    left out where votes come from a file.
     """
 
     name: str
     labelled: Any = None
-    predict: Predict | str | None = None
-    """A callable (a class is made once), or its name as ``package.module:name``, or an adapter as
-    in ``onnx-runtime:model.onnx``; the store remembers names."""
+    predict: Any = None
+    """A callable from a batch to votes (a class is made once); a fitted classifier, which has
+    ``predict`` or ``predict_proba``; or the name of a callable as ``package.module:name``, or an
+    adapter as in ``onnx-runtime:model.onnx``. The store remembers names."""
+    columns: str | Sequence[str] | None = None
+    """The payload columns a classifier reads: ``"text"``, or several, also by wildcards such as
+    ``["px*"]``; None: those it was fitted on, or the only one there is."""
     cost: float | None = None
     """The price of one evaluation, in whatever unit; None: unknown, which is not zero."""
     truth: str = "truth"
@@ -80,8 +86,16 @@ class Model:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise InvalidParameter.of("name", "a text that is not empty", self.name)
-        if not (self.predict is None or callable(self.predict) or isinstance(self.predict, str)):
-            raise InvalidParameter.of("predict", "a callable or its name", self.predict)
+        if self.columns is not None and not self._classifies:
+            raise InvalidParameter(
+                "The parameter 'columns' goes with a classifier in 'predict', which has predict or "
+                f"predict_proba; got {type(self.predict).__name__}.",
+                hint="A function is given all columns; an adapter has its own, as in "
+                "scikit-learn:model.joblib,columns=a+b.",
+            )
+        if not (self.source is None or callable(self.source) or isinstance(self.source, str)):
+            allowed = "a callable, a fitted classifier (with predict or predict_proba), or a name"
+            raise InvalidParameter.of("predict", allowed, self.predict)
         if isinstance(self.predict, str) and open_adapter(self.predict) is None:
             _module_and_name(self.predict)
         if self.cost is not None:
@@ -93,17 +107,37 @@ class Model:
         known = (self.labelled, self.confusion, self.accuracy)
         if sum(given is not None for given in known) > 1:
             raise InvalidParameter(
-                "How a model errs is told by one of labelled, confusion (--confusion-matrix) and "
-                "accuracy, not by more."
+                "How a model errs is told by one of `labelled=`, `confusion=` and `accuracy=`, not "
+                "by more."
             )
 
         if self.weight is not None and self.match is not None:
-            raise InvalidParameter("Labelled items are weighed by weight or by match, not by both.")
+            raise InvalidParameter(
+                "Labelled items are weighed by `weight=` or by `match=`, not by both."
+            )
         if (self.weight or self.match) and self.labelled is None:
             raise InvalidParameter(
-                "Weights (weight, match) are of labelled items; there are none.",
-                hint="Give the labelled table too.",
+                "Weights (`weight=`, `match=`) are of labelled items; there are none.",
+                hint="Give the labelled table too (`labelled=`).",
             )
+
+    @property
+    def _classifies(self) -> bool:
+        """Whether it is asked by its methods; what is callable, too, is so only with columns."""
+        methods = hasattr(self.predict, "predict") or hasattr(self.predict, "predict_proba")
+        called = callable(self.predict) and self.columns is None
+        return methods and not called and not isinstance(self.predict, type)
+
+    @cached_property
+    def source(self) -> Predict | str | None:
+        """What is asked for votes."""
+        if not self._classifies:
+            return self.predict  # type: ignore[no-any-return]
+        from posterity.models.adapters.scikit_learn import ScikitLearn
+
+        columns = [self.columns] if isinstance(self.columns, str) else self.columns
+        own = None if self.classes is None else Classes(self.classes).names
+        return ScikitLearn(self.predict, columns=columns, classes=own)
 
     @property
     def describes(self) -> bool:

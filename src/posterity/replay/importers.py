@@ -50,7 +50,7 @@ def import_recordings(
     if kind not in IMPORTERS:
         raise UnknownName.among("repository to import", kind, IMPORTERS)
     if truth is not None and test_set is None:
-        raise InvalidParameter("--truth belongs to one test set; name it with --set.")
+        raise InvalidParameter("`truth=` belongs to one test set; name it with `test_set=`.")
     root, target = Path(folder), Path(out)
     one_file = target.suffix == ".npz"
     sets, read = IMPORTERS[kind](root, None if truth is None else _codes(Path(truth)))
@@ -60,7 +60,7 @@ def import_recordings(
     if one_file and len(wanted) > 1:
         raise InvalidParameter(
             f"'{target}' is one file, but '{root}' has several test sets: {', '.join(wanted)}.",
-            hint="Choose one with --set, or give a folder.",
+            hint="Choose one with `test_set=`, or give a folder.",
         )
     skipped: dict[str, str] = {}
     recordings: dict[Path, Recording] = {}
@@ -94,7 +94,7 @@ Importer = Callable[[Path, "Codes | None"], tuple[list[str], Reader]]
 def _imagenetv2(root: Path, truth: Codes | None) -> tuple[list[str], Reader]:
     """data/predictions/SET/MODEL.npy (items × 5, best first) and data/datasets/SET.json."""
     if truth is not None:
-        raise InvalidParameter("ImageNetV2 brings its own truth; leave out --truth.")
+        raise InvalidParameter("ImageNetV2 brings its own truth; leave out `truth=`.")
     data = root / "data"
     about = data / "metadata" / "class_info.json"
     with _expecting(about, "a list of cid, wnid and synset"):
@@ -124,10 +124,10 @@ def _cifar10_1(root: Path, truth: Codes | None) -> tuple[list[str], Reader]:
     def read(test_set: str) -> Recording:
         labels = root / "datasets" / f"cifar10.1_{test_set}_labels.npy"
         if labels.exists() and truth is not None:
-            raise InvalidParameter(f"'{test_set}' has its own labels; leave out --truth.")
+            raise InvalidParameter(f"'{test_set}' has its own labels; leave out `truth=`.")
         if not labels.exists() and truth is None:
             raise _NoTruthError(
-                f"its labels are not in the repository (no {labels.name}); give --truth"
+                f"its labels are not in the repository (no {labels.name}); give `truth=`"
             )
         votes = {
             path.stem.removesuffix("_predictions"): _listed(path)

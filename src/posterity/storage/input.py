@@ -1,8 +1,8 @@
-"""Rows as people have them: Arrow, pandas, Polars, or a Parquet, CSV or JSON-lines file."""
+"""Rows as people have them: frames, columns, records, votes by id, or a file. The one door."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ FEW = 1000
 SIGNS = r"[=+\-@\t\r\n＝＋－＠]"
 """What a text begins with that a spreadsheet takes for a formula; an apostrophe disarms it."""
 
+_OF_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+"""What Polars has, and what Arrow can do more with."""
+
 _CSV_TYPES: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
@@ -43,31 +46,139 @@ def read_rows(
     name: str = "data",
     *,
     ids: str | None = None,
+    values: str | None = None,
+    pair: tuple[str, str] | None = None,
     id_kind: pa.DataType | None = None,
     types: Types | None = None,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
     """Whatever table was given as an Arrow table.
 
-    ``columns``: all that is needed of it. If a Parquet file has these, no others are read: they may
-    be pictures.
+    ``values`` names the column of what a mapping or a pandas Series holds by id (``ids``), ``pair``
+    the two columns of two sequences. ``columns``: all that is needed of it. If a Parquet file has
+    these, no others are read: they may be pictures.
 
     A column of ids in CSV stays as it is written, unless all of them are whole numbers, and what
     they are compared with are not texts (``id_kind``).
     """
-    if isinstance(source, pa.Table):
-        return _checked(source, name)
     if isinstance(source, (str, Path)):
         path = Path(local_path(str(source)))
         return _checked(_read_file(path, ids, id_kind, types or {}, columns), name)
-    if isinstance(source, dict):
-        return _checked(built(lambda: pa.table(source), name), name)
+    return rows_in_memory(
+        source, name, ids=ids, values=values, pair=pair, files=f"a file ({', '.join(SUFFIXES)})"
+    )
+
+
+def rows_in_memory(
+    source: Any,
+    name: str,
+    *,
+    ids: str | None = None,
+    values: str | None = None,
+    pair: tuple[str, str] | None = None,
+    files: str,
+) -> pa.Table:
+    """What a program holds; ``files``: what else is accepted where this is called.
+
+    >>> rows_in_memory({"t1": "bug"}, "votes", ids="id", values="vote", files="").to_pylist()
+    [{'id': 't1', 'vote': 'bug'}]
+    """
+    if isinstance(source, pa.Table):
+        return _checked(source, name)
+    if pair is not None and _is_pair(source):
+        source = _paired(source, pair, name)
+    elif is_records(source):
+        names = dict.fromkeys(key for record in source for key in record)
+        source = {key: [record.get(key) for record in source] for key in names}
+    elif ids is not None and hasattr(source, "reset_index"):
+        frame = source
+        source = built(lambda: _with_index(frame, name, ids, values), name)
+    elif ids and values and _is_by_id(source):
+        source = {ids: list(source), values: list(source.values())}
+    if isinstance(source, Mapping) and not _is_record(source):
+        held = {key: _plain_column(column) for key, column in source.items()}
+        return _checked(built(lambda: pa.table(held), name), name)
     if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
         return _checked(built(lambda: pa.table(source), name), name)
+    accepted = ["an Arrow table", "a pandas or Polars frame", "a dict of columns"]
+    accepted.append("a list of records (dicts)")
+    if ids is not None:
+        accepted.append("a pandas Series with ids as its index")
+    if ids is not None and values is not None:
+        accepted.append(f"a dict {{id: {values}}}")
+    if pair is not None:
+        accepted.append(f"a pair ({pair[0]}s, {pair[1]}s)")
     raise InvalidData(
-        f"'{name}' must be an Arrow table, a pandas or Polars frame, a dict of columns or a file "
-        f"({', '.join(SUFFIXES)}); got {type(source).__name__}."
+        f"'{name}' must be {', '.join(accepted)}, or {files}; got {type(source).__name__}."
     )
+
+
+def is_records(source: Any) -> bool:
+    """Whether it is a list of rows, not of tables."""
+    listed = isinstance(source, (list, tuple))
+    return listed and bool(source) and all(_is_record(one) for one in source)
+
+
+def _is_record(source: Any) -> bool:
+    """A mapping to values, of which at least one is no column."""
+    return isinstance(source, Mapping) and any(not _is_column(one) for one in source.values())
+
+
+def _is_by_id(source: Any) -> bool:
+    return (
+        isinstance(source, Mapping) and bool(source) and not any(map(_is_column, source.values()))
+    )
+
+
+def _is_column(values: Any) -> bool:
+    plain = isinstance(values, (str, bytes, Mapping)) or values is None
+    return not plain and hasattr(values, "__len__")
+
+
+def _is_pair(source: Any) -> bool:
+    return isinstance(source, (list, tuple)) and len(source) == 2 and all(map(_is_column, source))
+
+
+def _paired(source: Any, names: tuple[str, str], name: str) -> dict[str, Any]:
+    first, second = source
+    indexes: list[Any] = [one.index for one in source if hasattr(one, "reset_index")]
+    if len(indexes) == 2 and not indexes[0].equals(indexes[1]):
+        raise InvalidData(
+            f"The {names[0]}s and {names[1]}s in '{name}' have different indexes, so they are not "
+            "in the same order.",
+            hint="Align them first, or give their .to_numpy() if the order is the same.",
+        )
+    if len(first) != len(second):
+        raise InvalidData(
+            f"'{name}' has {len(first):,} {names[0]}s and {len(second):,} {names[1]}s; there must "
+            "be one of each for an item."
+        )
+    return dict(zip(names, source, strict=True))
+
+
+def _with_index(source: Any, name: str, ids: str, values: str | None) -> Any:
+    """A pandas frame or Series whose index holds the ids, unless a column of a frame does."""
+    names = list(source.index.names)
+    if not hasattr(source, "columns"):
+        held = values or source.name
+        if held is None:
+            raise InvalidData(
+                f"'{name}' is a Series without a name, so its column would have none.",
+                hint="Name it: series.rename('text').",
+            )
+        return source.rename(str(held)).rename_axis(ids).reset_index()
+    if ids not in source.columns and names == [None]:
+        counted_rows = np.array_equal(np.asarray(source.index), np.arange(len(source)))
+        return source if counted_rows else source.rename_axis(ids).reset_index()
+    return source.reset_index(drop=None in names or not set(names).isdisjoint(source.columns))
+
+
+def _plain_column(values: Any) -> Any:
+    """A column as Arrow reads it: rows of an array with two dimensions are lists."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)) or hasattr(values, "reset_index"):
+        return values
+    array = np.asarray(values) if hasattr(values, "__array__") else values
+    return list(array) if getattr(array, "ndim", 1) > 1 else array
 
 
 def _checked(rows: pa.Table, name: str) -> pa.Table:
@@ -75,6 +186,9 @@ def _checked(rows: pa.Table, name: str) -> pa.Table:
     twice = [column for column in rows.column_names if lowered.count(column.lower()) > 1]
     if twice:
         raise InvalidData(f"'{name}' has the column '{twice[0]}' twice (case does not count).")
+    for at, field in enumerate(rows.schema):
+        if field.type in _OF_VIEWS:
+            rows = rows.set_column(at, field.name, rows.column(at).cast(_OF_VIEWS[field.type]))
     return rows
 
 
@@ -220,7 +334,8 @@ def as_stored(ids: pa.ChunkedArray, known: Callable[[pa.ChunkedArray], Mask]) ->
         raise InvalidData(
             f"The file has the id {first!r}, and the store has {first!r} as well as {first[1:]!r}: "
             "an apostrophe may have been put there to keep a spreadsheet from running it.",
-            hint="Write the items as Parquet or with --exact, and give those ids back as they are.",
+            hint="Write the items as Parquet (or with --exact, on the command line), and give "
+            "those ids back as they are.",
         )
     changed = np.zeros(len(ids), dtype=np.bool_)
     changed[at[without]] = True

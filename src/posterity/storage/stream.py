@@ -16,8 +16,11 @@ import pyarrow as pa
 from posterity.errors import InvalidData
 from posterity.storage.delta.table import delta_schema
 from posterity.storage.files import local_path, open_files
-from posterity.storage.input import SUFFIXES, Types, check_file, read_rows
+from posterity.storage.input import SUFFIXES, Types, check_file, is_records, rows_in_memory
 from posterity.storage.input_files import InputReader, Piece, Portion, portions_of
+
+FILES = f"a file ({', '.join(SUFFIXES)}), folder, glob or object-store URI, or a list of these"
+"""Where rows may be, besides the memory of a program."""
 
 Map = Callable[..., Iterator[Any]]
 """As the builtin one, wherever it calls what it is given."""
@@ -32,16 +35,20 @@ class Stream:
         options: dict[str, str] | None = None,
         *,
         name: str = "predictions",
+        ids: str | None = None,
+        values: str | None = None,
         spread: Map = map,
     ) -> None:
-        """``spread``: files are looked at by this map; tables in memory always here."""
+        """``ids``, ``values``: as of ``read_rows``; ``spread``: files are looked at by this map,
+        tables in memory always here.
+        """
         self._options, self._tables, self._name = options, 0, name
-        self._spread = spread
+        self._ids, self._values, self._spread = ids, values, spread
         self._known: dict[str, list[pa.Schema]] = {}
-        several = given if isinstance(given, (list, tuple)) else [given]
+        several = given if isinstance(given, (list, tuple)) and not is_records(given) else [given]
         self.pieces: list[Piece] = [piece for one in several for piece in self._expand(one)]
         if not self.pieces:
-            raise InvalidData("No files were given.")
+            raise InvalidData(f"There are no {name}: the list is empty.")
 
     def batches(
         self, columns: Sequence[str] | None = None, *, ids: str, types: Types | None = None
@@ -136,7 +143,10 @@ class Stream:
         if not isinstance(given, (str, os.PathLike)):
             name = "the table" if not self._tables else f"table {self._tables + 1}"
             self._tables += 1
-            yield Piece(name, table=read_rows(given, self._name))
+            held = rows_in_memory(
+                given, self._name, ids=self._ids, values=self._values, files=FILES
+            )
+            yield Piece(name, table=held)
             return
         text = local_path(os.fspath(given))
         found = _remote(text, self._options) if "://" in text else _local(text)

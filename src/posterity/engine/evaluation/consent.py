@@ -82,12 +82,14 @@ def source_of(context: Context, model: Model | str, *, trust: bool) -> Predict |
 
     ``trust``: it may, from now on.
     """
-    given = model.predict if isinstance(model, Model) else None
+    given = model.source if isinstance(model, Model) else None
     if given is None:
         name = model if isinstance(model, str) else model.name
         given = context.model(name).settings.predict
         if given is None:
-            raise InvalidParameter("An update needs a model with predict=, or a file of votes=.")
+            raise InvalidParameter(
+                "An update needs a model with `predict=`, or votes made elsewhere in `votes=`."
+            )
         _check(context, name, given, trust=trust)
     if context.executor != LOCAL:
         return given
@@ -102,5 +104,5 @@ def _check(context: Context, name: str, source: str, *, trust: bool) -> None:
         raise Untrusted(
             f"The store at '{context.files.root}' names '{shown_source(source)}' as the source of "
             f"votes of '{name}', and nobody has allowed that on this machine yet.",
-            hint="If you trust it, run the same with --trust (trust=True in Python).",
+            hint="If you trust it, run the same with `trust=True`.",
         )

@@ -138,7 +138,7 @@ class Run:
             except (OSError, KeyError, pa.ArrowException) as error:
                 raise StoreError(
                     f"'{path}' of the run is damaged: {error}.",
-                    hint=f"Drop the run with `posterity runs STORE --drop {self.id}`.",
+                    hint=f"Drop the run with `store.drop_run({self.id!r})`.",
                 ) from None
         return pa.concat_tables(parts)
 

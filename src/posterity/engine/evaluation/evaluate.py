@@ -193,8 +193,8 @@ class _Asking:
             raise Unavailable(
                 "Replicas of the model died one after the other without a vote; the last said: "
                 f"{lost.reason}.",
-                hint="All votes are kept. Mend the model, or give its replicas more memory "
-                "(--replicas COUNT,memory=…), and run the same again.",
+                hint="All votes are kept. Fix the model, or give its replicas more memory "
+                "(`evaluation=Evaluation(replicas='4,memory=8GiB')`), and run the same again.",
             )
         if not unit.tries:  # its node may have been lost, which is no item's fault
             again.append(replace(unit, tries=1))
@@ -294,6 +294,7 @@ class Voter:
         own = self._predict.classes
         if self._own_named and own != self._answers.own:
             self._answers = replace(self._answers, own=own)  # once, since it maps all classes
+            self._answers.refuse_unmapped()
         return self._answers.votes(given, items.num_rows)
 
 

@@ -60,7 +60,7 @@ def load_plan(context: Context, plan_id: str) -> Plan | None:
     except (ValueError, KeyError, IndexError, TypeError, OSError, pa.ArrowException) as error:
         raise StoreError(
             f"The plan '{plan_id}' is damaged: {error}.",
-            hint=f"Drop it with `posterity runs STORE --drop {plan_id}`.",
+            hint=f"Drop it with `store.drop_run({plan_id!r})`.",
         ) from None
 
 
@@ -122,7 +122,7 @@ class Request:
         if traits(parsed).promises and where is not None:
             raise InvalidParameter(
                 f"The rule '{parsed}' takes no filter: labelled items cannot be filtered with it.",
-                hint="Leave out 'where', or choose a cost ratio yourself.",
+                hint="Leave out `where=`, or choose a cost ratio yourself.",
             )
         spending = None if budget is None else str(read_budget(budget))
         picked = parse_selector(policy.selector if selector is None else selector)
@@ -264,7 +264,9 @@ class Plan:
             asked = self.request.rule
             if isinstance(parse_rule(asked), Balanced):
                 asked += f", a ratio of {CAUTIOUS:g} where no labelled items can be looked at"
-            instead = f" With --rule cost-ratio:{max(within):g} some votes would." if within else ""
+            instead = (
+                f" With `rule='cost-ratio:{max(within):g}'` some votes would." if within else ""
+            )
             return (
                 f"One vote of {self.request.model} cannot change a label: it makes another class "
                 f"at most {self.reach:.1f} times as likely, which is not enough for "
@@ -279,7 +281,7 @@ class Plan:
             return "On the labelled items this plan would correct nothing, whatever the rule."
         return (
             "On the labelled items this plan would change nothing: no vote is enough for "
-            f"{self.request.rule}. With --rule cost-ratio:{best['ratio']:g} the same votes would "
+            f"{self.request.rule}. With `rule='cost-ratio:{best['ratio']:g}'` the same votes would "
             f"fix {best['fixed']:,} and break {best['broken']:,} of {told['items']:,}."
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from posterity.method.decide.rules import traits
 from posterity.models.class_map import Answers
 from posterity.models.soft_columns import SoftColumns, read_soft
 from posterity.storage import parquet
-from posterity.storage.input import as_numbers, as_stored, column, ids_of, read_rows, truth_types
+from posterity.storage.input import as_numbers, as_stored, column, ids_of, truth_types
 from posterity.storage.stream import Stream
 
 WHAT = "file of votes"
@@ -76,7 +75,7 @@ class FromFile:
 
 @dataclass(frozen=True, eq=False)
 class VoteFile:
-    """Votes made elsewhere: a table or a file, and how it is read."""
+    """Votes made elsewhere: ``{id: vote}``, a table or a file, and how it is read."""
 
     source: Any
     id: str = "id"
@@ -105,7 +104,7 @@ def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
     if votes.keep_unplanned and traits(rule).promises:
         raise InvalidParameter(
             f"The rule '{rule}' is about the items that were chosen; others cannot be kept.",
-            hint="Leave out keep_unplanned (--keep-unplanned).",
+            hint="Leave out `keep_unplanned=True`.",
         )
     wanted = None if votes.keep_unplanned else plan.chosen
     with read_file(context, plan.request.model, votes, wanted) as read:
@@ -123,7 +122,7 @@ def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
                 f"None of the {read.total:,} votes in the file is on a planned item; "
                 f"{read.unplanned:,} are on others.",
                 hint="Give the budget, selector and rule of the plan they were made for, or its id "
-                "with --plan; --keep-unplanned folds them all the same.",
+                "with `plan=`; `VoteFile(votes, keep_unplanned=True)` folds them all the same.",
             )
         if votes.strict and without:
             raise InvalidData(f"{without} planned items have no row in the file of votes.")
@@ -241,9 +240,8 @@ class _Columns:
         self._kind, self._answers = context.id_kind, answers
         self._id, self._vote, self._soft = votes.id, votes.vote, votes.soft
         self._types = truth_types(answers.kind, votes.vote)
-        places = isinstance(votes.source, (str, os.PathLike, list, tuple))
-        given = votes.source if places else read_rows(votes.source, "votes")
-        self._stream = Stream(given, context.files.options)
+        options = context.files.options
+        self._stream = Stream(votes.source, options, name="votes", ids=votes.id, values=votes.vote)
         self._columns = self._find_columns()
 
     def _find_columns(self) -> list[str]:

@@ -38,7 +38,7 @@ class Local:
         if replicas not in (Replicas(), Replicas(1)):
             raise InvalidParameter(
                 f"The executor 'local' has one replica, this process; got replicas {replicas}.",
-                hint="Replicas are for a cluster: give executor='ray' (--executor ray) too.",
+                hint="Replicas are for a cluster: give `executor='ray'` too.",
             )
         return nullcontext(_Here(make()))
 

@@ -58,7 +58,7 @@ class OnRay:
             if given not in ("ray", *_CONNECTED):
                 raise InvalidParameter(
                     f"This process is connected to a Ray cluster already, not by {given!r}.",
-                    hint="Give executor='ray' for that one, or call ray.shutdown() before.",
+                    hint="Give `executor='ray'` for that one, or call ray.shutdown() before.",
                 )
             return cls(given)
         _CONNECTED.clear()
@@ -284,8 +284,8 @@ class _Replicas:
                 raise Unavailable(
                     f"No replica could be started for {PATIENCE / 60:g} minutes: no node has room "
                     "for one.",
-                    hint="All votes are kept. Look at `ray status`; ask for less with --replicas, "
-                    "or add nodes, and run the same again.",
+                    hint="All votes are kept. Look at `ray status`; ask for less with "
+                    "`Evaluation(replicas=...)`, or add nodes, and run the same again.",
                 )
             for reference in done:
                 if reference in coming:
@@ -364,7 +364,7 @@ def _room(replicas: Replicas) -> int:
         told = ", ".join(f"{need:g} {name}" for name, need in needs.items())
         raise InvalidParameter(
             f"A replica needs {told}, and no node of the cluster has so much.",
-            hint="Ask for less (--replicas COUNT,cpus=…,gpus=…,memory=…), or add such a node.",
+            hint="Ask for less (`Evaluation(replicas='1,cpus=1')`), or add such a node.",
         )
     return room if replicas.count is None else replicas.count
 

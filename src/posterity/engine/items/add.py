@@ -43,7 +43,8 @@ def add_items(
     unless it has all of them just as they are given, and there is nothing to do. The data is read
     twice, first its ids, and never held as a whole.
     """
-    stream = Stream(data, options, name="items", spread=context.executor.map)
+    spread = context.executor.map
+    stream = Stream(data, options, name="items", ids=id_column, spread=spread)
     with TemporaryDirectory(prefix="posterity-") as folder:
         ids = IdSpool(Path(folder))
         look = Look(stream.reader([id_column], ids=id_column))

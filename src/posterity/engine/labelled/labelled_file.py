@@ -43,8 +43,9 @@ class StoredVotes:
 
 
 NOTHING = (
-    "Give a table with the truth and the model's vote on a few labelled items (labelled), the "
-    "truth of some stored items by id, a confusion matrix (confusion), or one accuracy (accuracy)."
+    "Give a table with the truth and the model's vote on a few labelled items (`labelled=`), the "
+    "truth of some stored items by id, a confusion matrix (`confusion=`), or one accuracy "
+    "(`accuracy=`)."
 )
 
 
@@ -150,7 +151,13 @@ def read_evidence(context: Context, model: Model, stored: StoredVotes) -> Labell
     types = truth_types(answers.kind, model.vote, "vote", model.name)
     types |= truth_types(classes.kind, model.truth)
     rows = read_rows(
-        model.labelled, "labelled data", ids=model.key, id_kind=stored.kind, types=types
+        model.labelled,
+        "labelled data",
+        ids=model.key,
+        values=model.truth,
+        pair=(model.truth, model.vote or "vote"),
+        id_kind=stored.kind,
+        types=types,
     )
     truth = Answers(classes).column(
         column(rows, model.truth, "labelled data"), f"labelled column '{model.truth}'"
@@ -183,7 +190,7 @@ def read_evidence(context: Context, model: Model, stored: StoredVotes) -> Labell
     elif weights is not None:
         raise InvalidData(
             f"The labelled data of '{model.name}' has weights, but no ids to weigh by.",
-            hint=f"Name its column of ids with key=; it is '{model.key}' now.",
+            hint=f"Name its column of ids with `key=`; it is '{model.key}' now.",
         )
     else:
         keys = _by_order(truth)
@@ -212,7 +219,7 @@ def _weights(context: Context, model: Model, rows: pa.Table) -> Floats | None:
         raise InvalidData(
             f"No stored item has a value of '{model.match}' that a labelled one has, such as "
             f"{own[0]!r}.",
-            hint="Add the items first; or give weights yourself, with weight=.",
+            hint="Add the items first; or give weights yourself, with `weight=`.",
         )
     target = np.array([counts.get(name, 0) for name in names], dtype=np.float64)
     return shift.weights_of_groups(np.array([place[name] for name in own]), target, len(names))
@@ -264,7 +271,7 @@ def _by_id(
         raise InvalidData(
             f"The labelled data of '{model.name}' has no column of votes ('vote' or "
             f"'{model.name}'), and no ids of stored items; it has: {', '.join(rows.column_names)}.",
-            hint="Name the column of votes with vote=, or the column of ids with key=.",
+            hint="Name the column of votes with `vote=`, or the column of ids with `key=`.",
         )
     ids = ids_of(rows, model.key, "labelled data")
     if is_csv(model.labelled):
@@ -365,7 +372,7 @@ def values_of(context: Context, column: str) -> dict[Any, int]:
     if items is None:
         raise InvalidData(
             f"There are no items yet whose '{column}' labelled items could be matched with.",
-            hint="Add the items first; or give weights yourself.",
+            hint="Add the items first; or give weights yourself, with `weight=`.",
         )
     known = [name for name in items.table.schema.names if name not in ("shard", "row")]
     if column not in known:

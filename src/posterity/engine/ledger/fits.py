@@ -291,5 +291,5 @@ class StoreFits:
             return None  # nobody knows how frequent classes are
         raise InvalidData(
             "The prior is that of the labelled set, and no model has labelled items.",
-            hint="Give labelled data with a model, or make the store with a uniform prior.",
+            hint="Give labelled data with a model, or make the store with `prior='uniform'`.",
         )

@@ -98,7 +98,7 @@ class Report(Result):
         )
         if held and self.evaluations and not self.flips and not self.first_labels:
             held += (
-                "\nThis step changed no label; `posterity redecide` with a lower cost ratio "
+                "\nThis step changed no label; `store.redecide()` with a lower cost ratio "
                 "decides again with the same votes"
             )
         told = None if self.expected is None else Expected.of(self.expected)

@@ -103,7 +103,7 @@ def _doubled(context: Context) -> Iterator[str]:
         if snapshot is not None and rows:
             yield (
                 f"The table '{snapshot.table.name}' has {counted(rows, 'row')} twice; "
-                "`posterity check --repair` drops the copies."
+                "`store.repair()` drops the copies."
             )
 
 

@@ -90,7 +90,7 @@ def compare(
         if unit is None:
             raise InvalidData(
                 f"Nobody has said what an evaluation of '{name}' costs.",
-                hint="Say so when it is registered: posterity model … --cost C.",
+                hint=f"Say so: `store.register(Model({name!r}, cost=0.01))`.",
             )
         there, evaluations = context.there, eligible_items(context, name)
         if unit:  # as the decimals that were written

@@ -53,7 +53,7 @@ def tune(
     if not live:
         raise InvalidData(
             "There is no label yet, so there is no policy to compare.",
-            hint="Give the items their first labels with `posterity update` or `import`.",
+            hint="Give the items their first labels with `store.update(model)`, or by an import.",
         )
     if model is None:
         known = (name for name in still_arriving(context) if not context.models[name].pending)
@@ -61,7 +61,7 @@ def tune(
     elif context.model(model).pending:
         raise InvalidData(
             f"'{model}' has not voted on its labelled items yet, so how it errs is not known.",
-            hint=f"Run `posterity update STORE {model}` first.",
+            hint=f"Run `store.update({model!r})` first.",
         )
     eligible = 0 if model is None else eligible_items(context, model)
     share = None
@@ -102,7 +102,9 @@ def tune(
     found = replace(found, head=context.head)
     if found.chosen == found.current:
         return found
-    return replace(found, note="`--apply` makes it the store's policy for later plans and updates")
+    return replace(
+        found, note="`apply=True` makes it the store's policy for later plans and updates"
+    )
 
 
 def apply(context: Context, found: Tuned) -> Tuned:
@@ -119,7 +121,7 @@ def apply(context: Context, found: Tuned) -> Tuned:
             raise CommitConflict(
                 f"Step {now.head} was made after this choice, which has read step {found.head}; "
                 "the store's policy is as it was.",
-                hint="Run `posterity tune` again.",
+                hint="Run `store.tune()` again.",
             )
         with suppress(CommitConflict):
             return _apply(now, found)
@@ -133,9 +135,7 @@ def _apply(context: Context, found: Tuned) -> Tuned:
     report["held"] = total_of(context).to_dict()
     step = context.head + 1
     make_step(context, TUNE, [], report, selector=chosen.selector, rule=chosen.rule)
-    note = (
-        f"step {step}: plans and updates now follow it; `posterity revert STORE {step}` undoes it"
-    )
+    note = f"step {step}: plans and updates now follow it; `store.revert({step})` undoes it"
     return replace(found, step=step, note=note)
 
 

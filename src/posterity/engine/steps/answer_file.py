@@ -46,6 +46,7 @@ def read_answers(context: Context, source: Any, *, id_column: str, answer_column
         source,
         WHAT,
         ids=id_column,
+        values=answer_column,
         id_kind=pa.string(),
         types={answer_column: pa.string()},
         columns=[id_column, answer_column],

@@ -179,7 +179,7 @@ def _frequencies(context: Context, prepared: Prepared, fit: Fit, sample: Sample)
         return f"Class frequencies follow the votes: {told}."
     return (
         f"warning: the votes show other class frequencies than the prior '{prior or UNIFORM}': "
-        f"{told}. A store made with --prior estimated follows them."
+        f"{told}. A store made with `prior='estimated'` follows them."
     )
 
 

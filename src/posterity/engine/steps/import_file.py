@@ -254,7 +254,7 @@ class _Order:
                 f"In {self._odd:,} of {self._both:,} rows the most probable class of "
                 f"'{self._source.model.name}' is not its vote in '{self._source.column}'; first in "
                 f"row {self._first}.",
-                hint="Name the model's own classes in the order of its probabilities.",
+                hint="Name its own classes in the order of its probabilities (`classes=`).",
             )
 
 

@@ -88,7 +88,8 @@ def import_predictions(
     between, the same import goes on: its content names it.
     """
     _refuse_twice(sources)
-    stream = Stream(given, options, spread=context.executor.map)
+    only = sources[0].column if len(sources) == 1 else None
+    stream = Stream(given, options, ids=id_column, values=only, spread=context.executor.map)
     with TemporaryDirectory(prefix="posterity-") as folder:
         read = Predictions(context, stream, sources, id_column, Path(folder))
         distinct = Distinct(read.ids, Path(folder))

@@ -105,7 +105,7 @@ def review(
         raise InvalidParameter(
             "Plain beliefs are formed with what a model was registered with; they cannot learn "
             "from answers.",
-            hint="Leave out 'learn' (--learn); the labels are pinned all the same.",
+            hint="Leave out `learn=True`; the labels are pinned all the same.",
         )
     given = read_answers(context, answers, id_column=id_column, answer_column=answer_column)
     for now in attempts(context.again()):
@@ -237,7 +237,7 @@ def _picked(own: Sums, every: Sums) -> str:
     return (
         f"labels of these items were believed {mean:.2f} in the mean, those of all {usual:.2f}: "
         "they were picked, and models look on them as they do not on others. Beliefs that learn "
-        "from many such answers are off; draw the items to learn from (--order random)"
+        "from many such answers are off; draw the items to learn from (`order='random'`)"
     )
 
 

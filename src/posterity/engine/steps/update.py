@@ -30,7 +30,7 @@ from posterity.errors import (
 )
 from posterity.models.model import Predict
 
-DONE = "Nothing to do: this was carried out already (see --more)."
+DONE = "Nothing to do: this was carried out already; `more=True` goes on with other items."
 
 
 def find_plan(
@@ -237,5 +237,5 @@ def _refuse_moved(context: Context, plan: Plan, rebase: bool) -> None:
     if later and not rebase:
         raise CommitConflict(
             f"Step {later[-1]} was made after this plan, which has read step {plan.head}.",
-            hint="Its votes are kept; fold them at the new head with --rebase.",
+            hint="Its votes are kept; fold them at the new head with `rebase=True`.",
         )

@@ -27,7 +27,7 @@ from posterity.models.adapters.outputs import (
     spread,
     told,
 )
-from posterity.models.adapters.payload import column_of, named
+from posterity.models.adapters.payload import chosen_columns, column_of, named
 
 PASSING = (429, 500, 502, 503, 504)
 """Statuses worth another try."""
@@ -77,7 +77,7 @@ class HttpEndpoint:
                 "The parameter 'token' must be the name of an environment variable, in capitals.",
                 hint="Put the token itself into that variable, never into a command or a store.",
             )
-        self._columns = None if columns is None else tuple(dict.fromkeys(["id", *columns]))
+        self._columns = None if columns is None else ("id", *columns)
         self._concurrency, self._request, self._token = concurrency, request, token
         self._timeout, self._retries, self._backoff = timeout, retries, backoff
         self.classes: tuple[Name, ...] | None = None
@@ -99,9 +99,12 @@ class HttpEndpoint:
         return votes
 
     def _chosen(self, batch: pa.Table) -> pa.Table:
-        for name in self._columns or ():
+        if self._columns is None:
+            return batch
+        columns = chosen_columns(batch.column_names, self._columns)
+        for name in columns:
             column_of(batch, name)
-        return batch if self._columns is None else batch.select(list(self._columns))
+        return batch.select(list(columns))
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -111,7 +114,7 @@ class HttpEndpoint:
                 raise Unavailable(
                     f"The environment variable '{self._token}', which should hold the token for "
                     f"{self._shown}, is not set.",
-                    hint="Set it and run the same command again; votes so far are kept.",
+                    hint="Set it and run the same again; votes so far are kept.",
                 )
             headers["Authorization"] = f"Bearer {secret}"
         return headers

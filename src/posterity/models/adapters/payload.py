@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -66,12 +67,31 @@ def chosen(column: str | None, columns: Sequence[str] | None) -> tuple[str, ...]
     if (column is None) == (columns is None):
         raise InvalidParameter(
             f"Give one of 'column' and 'columns'; got {column!r} and {columns!r}.",
-            hint="column= names texts or lists of numbers, columns= numbers to put side by side.",
+            hint="column= names texts or lists of numbers, columns= numbers to put side by side "
+            "(or a wildcard: 'px*').",
         )
     names = (column,) if columns is None else columns
     if isinstance(names, str) or not names or not all(n and isinstance(n, str) for n in names):
         raise InvalidParameter.of("columns", "names of columns", columns or column)
     return tuple(str(name) for name in names)
+
+
+def chosen_columns(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that names and wildcards stand for, each once; ids only where they are named.
+
+    >>> chosen_columns(["id", "px0", "px1", "shade"], ["shade", "px*"])
+    ('shade', 'px0', 'px1')
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        if pattern in names or not any(sign in pattern for sign in "*?["):
+            found.append(pattern)
+            continue
+        matching = [name for name in names if name != "id" and fnmatchcase(name, pattern)]
+        if not matching:
+            raise Unavailable(f"No column matches {pattern!r}; the items have: {', '.join(names)}.")
+        found += matching
+    return tuple(dict.fromkeys(found))
 
 
 class Images(Sequence["Image"]):

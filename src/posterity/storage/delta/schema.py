@@ -104,7 +104,8 @@ class Description:
         found = cls.find(files)
         if found is None:
             raise StoreError(
-                f"There is no store at '{files.root}'.", hint="Make one with `posterity init`."
+                f"There is no store at '{files.root}'.",
+                hint="Make one with `Store.create(path, ...)`.",
             )
         return found
 

@@ -288,7 +288,7 @@ class Snapshot:
             self._refuse_vacuumed(file)
             raise StoreError(
                 f"The file '{self.table.name}/{file.path}' of the store is damaged: {error}.",
-                hint="Restore it from a copy; `posterity check` names all that is broken.",
+                hint="Restore it from a copy; `store.check()` names all that is broken.",
             ) from None
 
     def _refuse_vacuumed(self, file: DataFile) -> None:

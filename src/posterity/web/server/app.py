@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import pyarrow as pa
 
 import posterity
-from posterity._text import json_text
+from posterity._text import advice_on_command_line, json_text
 from posterity.engine.evaluation import evaluate
 from posterity.engine.items.payload import items_schema
 from posterity.errors import (
@@ -255,7 +255,7 @@ class Site:
         except (ValueError, RecursionError):
             return _refused(400, "What was sent is no JSON.")
         try:
-            making = run_in_threadpool(lambda: HarmlessJson(change(given)))
+            making = run_in_threadpool(lambda: HarmlessJson(advice_on_command_line(change(given))))
             return await self._sent(making, as_json=True, missing=400)
         finally:
             await run_in_threadpool(self._held.forget)
@@ -268,7 +268,8 @@ class Site:
             status = missing
         elif isinstance(error, UnknownName):
             status = 404
-        return self._told(status, error.to_dict(), as_json=as_json)
+        told = advice_on_command_line(error.to_dict())
+        return self._told(status, told, as_json=as_json)
 
     def _told(self, status: int, error: View, *, as_json: bool) -> Response:
         if as_json:
