@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import Any
 
 import click
 import pytest
+from benchmarks import PAGES as MEASUREMENTS
+from benchmarks import figures
 
 from posterity.cli import cli
 from tests.conftest import ROOT
@@ -174,6 +177,28 @@ def test_the_command_line_page_is_current() -> None:
 
 if __name__ == "__main__":
     CLI_PAGE.write_text(cli_page(), encoding="utf-8")
+
+
+def test_the_five_figures_are_those_of_the_generated_pages() -> None:
+    pages = ROOT / MEASUREMENTS
+    assert text_of(pages / "index.md") == figures.page(pages), "run python -m benchmarks.figures"
+
+
+def test_a_figure_follows_its_page(tmp_path: Path) -> None:
+    """What is compared above is read from the pages: another number there is another figure."""
+    pages = shutil.copytree(ROOT / MEASUREMENTS, tmp_path / "measurements")
+    before = figures.page(pages)
+    for name in {figure(pages).page for figure in figures.FIGURES}:
+        page = pages / f"{name}.md"
+        page.write_text(re.sub(r"(?<=\d)\.(?=\d)", ".9", text_of(page)))
+        after = figures.page(pages)
+        assert after != before, name
+        before = after
+
+
+def test_every_generated_page_is_listed() -> None:
+    there = {page.stem for page in (ROOT / MEASUREMENTS).glob("*.md")} - {"index"}
+    assert there == set(figures.OTHERS)
 
 
 def test_every_guarantee_names_tests_that_exist() -> None:

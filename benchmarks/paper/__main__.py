@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks import PAGES
 from benchmarks.paper.experiments import EXPERIMENTS, AbsentError, entropies
 from benchmarks.paper.page import write_page
 
@@ -22,7 +23,7 @@ def main() -> None:
     parser.add_argument(
         "--rows", type=Path, default=Path("build/paper"), help="where rows are kept"
     )
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written")
+    parser.add_argument("--docs", type=Path, default=PAGES, help="where the page is written")
     parser.add_argument("--redraw", action="store_true", help="write the page from kept rows")
     options = parser.parse_args()
     if not options.redraw:

@@ -1,4 +1,4 @@
-"""docs/paper.md: our tables beside the paper's, and figures like the paper's, all from rows."""
+"""docs/measurements/paper.md: our tables beside the paper's, and figures, all from rows."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def write_page(rows: Path, docs: Path) -> None:
             ]
     parts = [HEAD, *(_seeds(by_name)), _frontier(by_name), _calibration(by_name)]
     parts += [_evidence(by_name), _cells(by_name), _parts(by_name), _ablation(rows), LEFT_OUT]
-    (docs / "beliefs-measured.md").write_text("\n".join(parts))
+    (docs / "beliefs.md").write_text("\n".join(parts))
 
 
 def _seeds(by_name: dict[str, list[Row]]) -> Iterable[str]:
