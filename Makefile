@@ -86,6 +86,7 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.house --check
+	$(BIN)/python -m tests.phrases --check
 
 house: $(VENV)/.installed
 	$(BIN)/python -m tests.house

@@ -147,7 +147,7 @@ def _calibration(by_name: dict[str, list[Row]]) -> str:
         "## Calibration\n\nExpected accuracy less the true one, in points: as it is told, with "
         "what beliefs miss on the labelled set; mean belief alone; and that of the paper's "
         "diagonal estimator. Flips as they are told (as beliefs alone have them); net corrections "
-        "as the labelled set had them before each step was spent.\n\n" + _table(head, lines)
+        "as forecast from the labelled set before each step was spent.\n\n" + _table(head, lines)
     )
 
 

@@ -51,7 +51,7 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     "--confusion",
     metavar="LIST",
     help=f"With plain beliefs, how confusions are estimated: diagonal, full, shrunk (classes"
-    " drawn to the model's mean), single (one accuracy)."
+    " shrunk towards the model's mean), single (one accuracy)."
     f" [default: {DEFAULT_CONFUSION}]",
 )
 @click.option(
@@ -59,7 +59,7 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     default=DIFFICULTY,
     show_default=True,
     metavar="LIST",
-    help="What of a target dependent beliefs follow, as its votes tell: difficulty (harder or"
+    help="What dependent beliefs adapt to in the target data: difficulty (harder or"
     " easier than the labelled set), confusions (each model's accuracy), none.",
 )
 @click.option(
@@ -81,7 +81,7 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     default=DEFAULT_BUDGET,
     show_default=True,
     metavar="LIST",
-    help="Evaluations a step: 10% or 0.1 of the eligible items (1.0: all), 500 a count (1: one)."
+    help="Evaluations per step: a share (10%, 0.1; 1.0 is all) or a count (500; 1 is one)."
     " Of all steps together: total:160%,horizon=16; at a price: price:20 evaluations a correction.",
 )
 @click.option(

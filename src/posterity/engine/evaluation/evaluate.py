@@ -193,7 +193,7 @@ class _Asking:
             raise Unavailable(
                 "Replicas of the model died one after the other without a vote; the last said: "
                 f"{lost.reason}.",
-                hint="All votes are kept. Mend the model, or give its replicas more memory "
+                hint="All votes are kept. Fix the model, or give its replicas more memory "
                 "(--replicas COUNT,memory=…), and run the same again.",
             )
         if not unit.tries:  # its node may have been lost, which is no item's fault
@@ -220,7 +220,7 @@ def _refuse_errors(failed: dict[int, str], most: int) -> None:
         raise StoreError(
             f"The model failed on {counted(len(failed), 'item')}, more than {most}; the last said: "
             f"{list(failed.values())[-1].rstrip('.')}.",
-            hint="All votes are kept. Mend the model and run the same with --retry-errors.",
+            hint="All votes are kept. Fix the model and run the same with --retry-errors.",
         )
 
 

@@ -63,7 +63,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None =
         raise StoreError(
             f"The model '{plan.request.model}' failed on all {len(failed):,} items it was asked "
             f"about; on {_first_failure(context, failed, errors)}",
-            hint="Nothing was changed. Mend the model and run the same again.",
+            hint="Nothing was changed. Fix the model and run the same again.",
         )
     if not folded:
         if found.obtained:

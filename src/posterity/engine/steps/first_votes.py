@@ -65,7 +65,7 @@ def learn(context: Context, request: Request, evaluate: Evaluate) -> Learnt:
         raise StoreError(
             f"The model '{request.model}' failed on all {len(errors):,} labelled items it must "
             f"vote on first; on one of them: {next(iter(errors.values())).rstrip('.')}.",
-            hint="Nothing was changed. Mend the model and run the same again.",
+            hint="Nothing was changed. Fix the model and run the same again.",
         )
     notes = [str(complete(context, request.model, rows, cast))]
     missing = plan.evaluations - int(plan.chosen[rows].sum())

@@ -14,7 +14,7 @@ from posterity.method.data.arrays import Floats
 from posterity.method.data.classes import Classes, Name
 from posterity.method.data.votes import check_probabilities
 
-AGAIN = "Mend it and run the same command again; votes so far are kept."
+AGAIN = "Fix it and run the same command again; votes so far are kept."
 
 
 @contextmanager
