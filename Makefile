@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
+# Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/reference/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
 .PHONY: help demo test test-long test-browser lint house docs bench bench-store bench-billion bench-scale torture paper trust beyond learnt policy patterns clean

@@ -153,7 +153,7 @@ def page(folder: Path, earlier: Sections) -> str:
         [
             "# What is learnt from the labelled set, measured",
             "",
-            "Made from the recordings of `docs/replay.md` by `make learnt`.",
+            "Made from the recordings of `docs/reference/replay.md` by `make learnt`.",
             "",
             *_priors(folder, earlier.get("Class frequencies", [])),
             *_promises(folder, earlier.get("Promises", [])),

@@ -24,7 +24,7 @@ from tests.transcripts import Block, blocks, stable, transcript
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CLI_PAGE = ROOT / "docs" / "cli.md"
-GUARANTEES = ROOT / "docs" / "guarantees.md"
+GUARANTEES = ROOT / "docs" / "reference" / "guarantees.md"
 RUN = {"console", "python", "sh"}
 ELSEWHERE = {"docs/howto/ray.md": "tests/on_ray"}
 """Pages that other tests run."""
@@ -37,16 +37,19 @@ SHOWN = {
 NOT_RUN = {
     ("README.md", "make demo"): "these are the tests themselves",
     ("docs/howto/other-tools.md", ">>> from pyspark"): "PySpark is too large for the tests",
-    ("docs/beliefs.md", "$ posterity replay emotion_llm.npz"): "minutes, on a recording of its own",
+    (
+        "docs/explanation/beliefs.md",
+        "$ posterity replay emotion_llm.npz",
+    ): "minutes, on a recording of its own",
     ("docs/howto/object-store.md", "export AWS"): "credentials are those of the tests' server",
     ("docs/howto/look.md", "posterity serve"): "goes on until it is stopped; see tests/browser",
     ("docs/howto/look.md", "curl"): "asks that server; see tests/browser",
     ("docs/howto/ray.md", "posterity update s3://"): "a cluster of several machines",
     ("docs/models.md", "$ posterity update tickets llm"): "asks a server that is not there",
-    ("docs/replay.md", "git clone"): "clones two repositories",
-    ("docs/scale.md", "pip install"): "starts a cluster of several machines",
-    ("docs/scale.md", "posterity plan   s3://"): "a cluster of several machines",
-    ("docs/scale.md", ">>> store"): "a cluster of several machines",
+    ("docs/reference/replay.md", "git clone"): "clones two repositories",
+    ("docs/explanation/scale.md", "pip install"): "starts a cluster of several machines",
+    ("docs/explanation/scale.md", "posterity plan   s3://"): "a cluster of several machines",
+    ("docs/explanation/scale.md", ">>> store"): "a cluster of several machines",
     ("docs/tutorial.md", "posterity serve"): "goes on until it is stopped; see tests/browser",
     ("docs/tutorial.md", "python3 -m venv"): "the tests run in such an environment",
 }
@@ -65,7 +68,13 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-PREPARED = {"docs/beyond.md": put_photos, "docs/models.md": put_models}
+PHOTOS = (
+    "promise-a-limit cost-per-class compare-models budget-over-steps skewed-classes unlike-data"
+)
+PREPARED = {
+    **{f"docs/howto/{name}.md": put_photos for name in [*PHOTOS.split(), "review", "explain"]},
+    "docs/models.md": put_models,
+}
 """Pages whose commands are about stores that are there: each block has them anew."""
 
 
@@ -75,12 +84,12 @@ def folder_of(page: Path, scratch: Path) -> Iterator[dict[str, Any]]:
     folder, prepared = scratch / "here", scratch / "prepared"
     folder.mkdir()
     given: dict[str, Any] = {"folder": folder}
-    if page.parent.name == "howto" or page.name == "choosing.md":
-        put_tutorial_files(folder)
     if put := PREPARED.get(name_of(page)):
         prepared.mkdir()
         put(prepared)
         given["prepared"] = prepared
+    elif page.parent.name == "howto" or page.name == "choosing.md":
+        put_tutorial_files(folder)
     if page.name == "object-store.md":
         with serving_s3("bucket") as options:
             yield given | {"env": options}

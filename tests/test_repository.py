@@ -143,8 +143,8 @@ def test_the_changelog_knows_the_version() -> None:
 
 
 def test_the_map_names_what_there_is() -> None:
-    """Every file and function docs/architecture.md names is in the source."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    """Every file and function docs/explanation/architecture.md names is in the source."""
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     source = "".join(path.read_text(encoding="utf-8") for path in SOURCES)
     for name in re.findall(r"`([a-z_/]+\.py)`", text):
         here = [*SOURCES, *(ROOT / "tests").rglob("*.py")]

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 HEAD = """# Beyond one step, measured
 
-Made from the recordings of `docs/replay.md` by `make beyond`.
+Made from the recordings of `docs/reference/replay.md` by `make beyond`.
 """
 
 

@@ -43,7 +43,9 @@ def replay_all(recordings: Path, seeds: int, rows: Path) -> None:
             experiment(recordings, seeds).write(kept)
         except AbsentError as absent:
             if name == "imagenet":
-                sys.exit(f"'{recordings}' has no {absent}; docs/replay.md says where to get it.")
+                sys.exit(
+                    f"'{recordings}' has no {absent}; docs/reference/replay.md says how to get it."
+                )
             print(f"{name}: left out, {recordings} has no {absent}", flush=True)
             continue
         print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)

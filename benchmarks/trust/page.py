@@ -17,8 +17,8 @@ Row = dict[str, Any]
 SHARES = [float(budget.rstrip("%")) / 100 for budget in BUDGETS]
 HEAD = """# Beliefs, measured
 
-Made from the recordings of `docs/replay.md` by `make trust`, or `python -m benchmarks.trust` with
-fewer seeds; means over the splits named below. *Ours*:
+Made from the recordings of `docs/reference/replay.md` by `make trust`, or `python -m
+benchmarks.trust` with fewer seeds; means over the splits named below. *Ours*:
 dependent beliefs and the selector `value`, the defaults of `posterity replay`, with the rule shown.
 *Full* and *diagonal*: the paper's method, `--beliefs plain --selector entropy --confusion
 full|diagonal`, with the same rule but `+confirm`, which is not in the paper.

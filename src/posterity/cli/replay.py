@@ -89,7 +89,8 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     metavar="LIST",
     help="replace, majority-vote, max-belief, max-belief-min-entropy,"
     " cost-ratio:C[,neutral=C0][,of.CLASS=C1], balanced[:SHARE] (a cost ratio chosen on the"
-    " labelled set), at-most:SHARE[,confidence=P] (a promise, see docs/beyond.md), oracle; any but"
+    " labelled set), at-most:SHARE[,confidence=P] (a promise, see"
+    " docs/howto/promise-a-limit.md), oracle; any but"
     " the last three with +confirm: a flip waits for the item's next vote, and is made without one"
     " by a step that does not select the item, or at the end; with +two-votes only classes with"
     " two votes become labels."
