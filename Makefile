@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
+# Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/reference/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
 .PHONY: help demo test test-long test-browser lint house docs bench bench-store bench-billion bench-scale torture paper trust beyond learnt policy patterns clean
@@ -15,17 +15,17 @@ help:
 	@echo "make lint    check style, types and layers"
 	@echo "make house   draw the modules by floor, measure them, and trace operations through them"
 	@echo "make docs    build the documentation as a site, in site/"
-	@echo "make bench   measure speed and memory beside NumPy and other packages, write docs/performance.md"
-	@echo "make bench-store  whole updates of up to 100 million items, write docs/store-performance.md"
-	@echo "make bench-billion  a plan for 10^9 items, write docs/billion.md (30 GB of disk in TMPDIR)"
-	@echo "make bench-scale  a step on Ray beside one on this machine, write docs/scale-measured.md"
+	@echo "make bench   measure speed and memory beside NumPy and other packages, write docs/measurements/performance.md"
+	@echo "make bench-store  whole updates of up to 100 million items, write docs/measurements/store-performance.md"
+	@echo "make bench-billion  a plan for 10^9 items, write docs/measurements/billion.md (30 GB of disk in TMPDIR)"
+	@echo "make bench-scale  a step on Ray beside one on this machine, write docs/measurements/scale.md"
 	@echo "make torture      kill commands at 700 random moments, run 2,000 random ones at once, feed hostile files and values, break a Ray cluster (an hour to an hour and a half)"
-	@echo "make trust   measure beliefs on recordings, write docs/beliefs-measured.md"
-	@echo "make beyond  measure shift, budgets and review, write docs/beyond-measured.md"
-	@echo "make learnt  measure learnt class frequencies and promises on recordings, write docs/learnt-measured.md"
-	@echo "make policy  replay the defaults beside fixed rules on recordings, write docs/policy-measured.md"
-	@echo "make patterns  measure beliefs per pair of votes, and whether more budget helps, write docs/patterns-measured.md"
-	@echo "make paper   replay the paper's experiments on recordings, write docs/paper.md"
+	@echo "make trust   measure beliefs on recordings, write docs/measurements/beliefs.md"
+	@echo "make beyond  measure shift, budgets and review, write docs/measurements/beyond.md"
+	@echo "make learnt  measure learnt class frequencies and promises on recordings, write docs/measurements/learnt.md"
+	@echo "make policy  replay the defaults beside fixed rules on recordings, write docs/measurements/policy.md"
+	@echo "make patterns  measure beliefs per pair of votes, and whether more budget helps, write docs/measurements/patterns.md"
+	@echo "make paper   replay the paper's experiments on recordings, write docs/measurements/paper.md"
 
 # A stamp is newer than what it was made from, or its packages are installed again.
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
@@ -86,6 +86,7 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.house --check
+	$(BIN)/python -m tests.phrases --check
 
 house: $(VENV)/.installed
 	$(BIN)/python -m tests.house
@@ -112,6 +113,7 @@ bench: $(VENV)/.installed $(PEERS)/.installed
 
 bench-store: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.store
+	$(BIN)/python -m benchmarks.figures
 
 bench-billion: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.billion
@@ -138,15 +140,18 @@ trust: $(VENV)/.installed
 
 beyond: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.beyond --recordings "$(POSTERITY_RECORDINGS)"
+	$(BIN)/python -m benchmarks.figures
 
 learnt: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.learnt --recordings "$(POSTERITY_RECORDINGS)"
 
 policy: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.policy --recordings "$(POSTERITY_RECORDINGS)"
+	$(BIN)/python -m benchmarks.figures
 
 patterns: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.patterns --recordings "$(POSTERITY_RECORDINGS)"
+	$(BIN)/python -m benchmarks.figures
 
 paper: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.paper --recordings "$(POSTERITY_RECORDINGS)"

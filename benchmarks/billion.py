@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import PAGES
 from benchmarks.speed.timing import machine
 from benchmarks.store import CLASSES, bytes_of, guess, register_models, write_labelled
 from posterity import Store
@@ -138,7 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=1_000_000_000)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, default=Path("docs/billion.md"))
+    parser.add_argument("--out", type=Path, default=PAGES / "billion.md")
     options = parser.parse_args()
     if options.folder:
         print(json.dumps(measure(options.folder)))

@@ -1,4 +1,4 @@
-"""Priors and promises that come from the labelled set: write docs/learnt-measured.md.
+"""Priors and promises that come from the labelled set: write docs/measurements/learnt.md.
 
 Class frequencies: accuracy under the uniform prior, that of the labelled set, the default one and
 the true one, also where a labelled set is balanced on purpose and the target is not. Promises: in
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks import PAGES
 from benchmarks.earlier import Sections, block, sections
 from benchmarks.earlier import rows as rows_of
 from posterity import priors
@@ -152,7 +153,7 @@ def page(folder: Path, earlier: Sections) -> str:
         [
             "# What is learnt from the labelled set, measured",
             "",
-            "Made from the recordings of `docs/replay.md` by `make learnt`.",
+            "Made from the recordings of `docs/reference/replay.md` by `make learnt`.",
             "",
             *_priors(folder, earlier.get("Class frequencies", [])),
             *_promises(folder, earlier.get("Promises", [])),
@@ -260,7 +261,7 @@ def main() -> None:
     parser.add_argument("--recordings", type=Path, required=True, help="folder of .npz recordings")
     parser.add_argument("--splits", type=int, default=SPLITS, help="of a promise")
     parser.add_argument("--rows", type=Path, default=Path("build/learnt"), help="where rows are")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written")
+    parser.add_argument("--docs", type=Path, default=PAGES, help="where the page is written")
     parser.add_argument("--only", default="", help="only parts whose name has this in it")
     options = parser.parse_args()
     options.rows.mkdir(parents=True, exist_ok=True)
@@ -280,7 +281,7 @@ def main() -> None:
         started = time.perf_counter()
         measure().write(options.rows / f"{part}.parquet")
         print(f"{part}: {time.perf_counter() - started:.0f} s", flush=True)
-    path = options.docs / "learnt-measured.md"
+    path = options.docs / "learnt.md"
     path.write_text(page(options.rows, sections(path)), encoding="utf-8")
     print(f"wrote {path}")
 

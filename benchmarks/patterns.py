@@ -1,4 +1,4 @@
-"""Whether beliefs hold, and more budget helps, under the defaults: docs/patterns-measured.md.
+"""Whether beliefs hold, and more budget helps, under the defaults: docs/measurements/patterns.md.
 
 For every pair (label before, new vote) with at least 50 items of the target in a step: the share of
 new votes that are right, beside the 90 % interval that beliefs and the labelled items of the same
@@ -24,6 +24,7 @@ from unittest import mock
 import numpy as np
 from tests.problems import characters
 
+from benchmarks import PAGES
 from benchmarks.earlier import Sections, rows, sections
 from benchmarks.policy import SETTINGS, Setting
 from posterity.method.data.arrays import Codes, Floats, Rows
@@ -196,11 +197,11 @@ def of_characters() -> Measured:
     return measure(done, {})
 
 
-def of_tickets(docs: Path, most: int) -> Measured:
+def of_tickets(most: int) -> Measured:
     """The tutorial's own, and others like them."""
     done = Results()
     for draw in range(1, most + 1):
-        own = tickets(docs / "tutorial.md", draw)
+        own = tickets(PAGES.parent / "tutorial.md", draw)
         done.extend(run(own, split=0.2, seed=draw, budgets=BUDGETS))
     return measure(done, {})
 
@@ -211,12 +212,12 @@ def main() -> None:
     parser.add_argument("--recordings", type=Path, required=True, help="folder of .npz recordings")
     parser.add_argument("--seeds", type=int, default=5, help="splits at most")
     parser.add_argument("--kept", type=Path, default=Path("build/patterns"), help="kept figures")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written")
+    parser.add_argument("--docs", type=Path, default=PAGES, help="where the page is written")
     parser.add_argument("--only", nargs="+", help="some recordings; the page has all kept figures")
     options = parser.parse_args()
     options.kept.mkdir(parents=True, exist_ok=True)
     jobs: dict[str, Callable[[], Measured]] = {
-        TICKETS: lambda: of_tickets(options.docs, options.seeds),
+        TICKETS: lambda: of_tickets(options.seeds),
         CHARACTERS: of_characters,
     }
     for setting in SETTINGS:
@@ -235,7 +236,7 @@ def main() -> None:
     names = [*(setting.name for setting in SETTINGS), TICKETS, CHARACTERS]
     paths = {name: options.kept / f"{name}.json" for name in names}
     kept = {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
-    path = options.docs / "patterns-measured.md"
+    path = options.docs / "patterns.md"
     path.write_text(page(names, kept, sections(path)), encoding="utf-8")
     print(f"wrote {path}")
 

@@ -1,4 +1,4 @@
-"""Defaults beside fixed policies on every recording: write docs/policy-measured.md.
+"""Defaults beside fixed policies on every recording: write docs/measurements/policy.md.
 
 Each recording is replayed with the defaults, with policies tuned on the labelled set, and under a
 grid of selectors and rules with the same prior. The page can be made of parts measured one by one:
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks import PAGES
 from benchmarks.earlier import sections
 from benchmarks.paper.experiments import PAPER_MODELS
 from posterity.method.decide.defaults import DEFAULT_RULE, DEPENDENT
@@ -257,7 +258,7 @@ def write_page(folder: Path, docs: Path) -> None:
         "clear) were chosen by looking at some of these recordings, on the first split. So these "
         "are not figures of data it has not seen; see decision 0015.",
     ]
-    page = docs / "policy-measured.md"
+    page = docs / "policy.md"
     earlier = sections(page)
     for setting in SETTINGS:
         kept = folder / f"{setting.name}.parquet"
@@ -282,7 +283,7 @@ def main() -> None:
     parser.add_argument("--recordings", type=Path, required=True, help="folder of .npz recordings")
     parser.add_argument("--seeds", type=int, default=5, help="splits to average")
     parser.add_argument("--rows", type=Path, default=Path("build/policy"), help="kept rows")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written")
+    parser.add_argument("--docs", type=Path, default=PAGES, help="where the page is written")
     parser.add_argument("--only", nargs="+", help="some recordings; the page has all kept rows")
     options = parser.parse_args()
     options.rows.mkdir(parents=True, exist_ok=True)
@@ -297,7 +298,7 @@ def main() -> None:
         results.write(options.rows / f"{setting.name}.parquet")
         print(f"{setting.name}: {time.perf_counter() - started:.0f} s", flush=True)
     write_page(options.rows, options.docs)
-    print(f"wrote {options.docs / 'policy-measured.md'}")
+    print(f"wrote {options.docs / 'policy.md'}")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import PAGES
 from benchmarks.billion import build
 from benchmarks.scale_model import Constants, table
 from benchmarks.speed.timing import machine
@@ -233,7 +234,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--on", default=LOCAL, help=argparse.SUPPRESS)
     parser.add_argument("--batch", type=int, default=BATCH, help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, default=Path("docs/scale-measured.md"))
+    parser.add_argument("--out", type=Path, default=PAGES / "scale.md")
     options = parser.parse_args()
     if options.folder:
         print(json.dumps(measure(options.folder, options.on, options.batch)))

@@ -1,4 +1,4 @@
-"""A step at sizes nobody has here, reckoned from what was measured: time, bytes, what breaks first.
+"""A step at sizes nobody has here, estimated from measurements: time, bytes, what breaks first.
 
 Every figure is a measured constant times a size, or one of the assumptions below. It is a model: it
 tells what matters at which size, not how long a step will take to the minute.
@@ -73,7 +73,7 @@ class Constants:
 
 
 @dataclass(frozen=True)
-class Reckoned:
+class Estimated:
     """A step of some size on some machines."""
 
     items: int
@@ -96,7 +96,7 @@ class Reckoned:
         return max(self.compute, self.moving) + self.driver
 
 
-def reckon(known: Constants, items: int, machines: int) -> Reckoned:
+def estimate(known: Constants, items: int, machines: int) -> Estimated:
     """The bookkeeping of one step: plan, fold, publish; the model itself is not in it."""
     shards, passes = -(-items // SHARD), known.passes + 2  # as a driver of a cluster looks
     cpu = items * (known.score + known.look * passes + known.publish) + SHARE * items * known.fold
@@ -106,7 +106,7 @@ def reckon(known: Constants, items: int, machines: int) -> Reckoned:
     tasks = shards * (passes + 5)
     serial = known.driver + tasks * known.task + 3 * shards * REQUEST
     serial += passes * shards * HISTOGRAM / NETWORK
-    return Reckoned(
+    return Estimated(
         items,
         machines,
         compute=cpu / min(CORES * machines, shards),  # a task is a shard, and has one core
@@ -123,7 +123,7 @@ def table(known: Constants) -> str:
     rows = []
     for items in SIZES:
         for machines in MACHINES:
-            one = reckon(known, items, machines)
+            one = estimate(known, items, machines)
             rows.append(
                 f"| 10{'⁹' if items == 10**9 else '¹⁰'} | {machines} | {_time(one.compute)} "
                 f"| {_time(one.moving)} | {_time(one.driver)} | **{_time(one.seconds)}** "

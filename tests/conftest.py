@@ -42,7 +42,7 @@ def real_recording(name: str) -> Recording:
     """A recording of real classifiers; the test is skipped, or fails in CI, where it is absent."""
     path = RECORDINGS / f"{name}.npz"
     if not path.exists():
-        reason = f"no recording at {path} (set POSTERITY_RECORDINGS; see docs/replay.md)"
+        reason = f"no recording at {path} (set POSTERITY_RECORDINGS; see docs/reference/replay.md)"
         if os.environ.get("POSTERITY_REQUIRE_RECORDINGS") == "1":
             pytest.fail(reason)
         pytest.skip(reason)

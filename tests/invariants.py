@@ -1,4 +1,4 @@
-"""The invariants of docs/format.md, asserted with Delta Lake and PyArrow alone, on a folder.
+"""The invariants of docs/reference/format.md, asserted on a folder by Delta Lake and PyArrow.
 
 Nothing here is shared with the store's own `check`, so that neither can hide a slip of the other.
 """

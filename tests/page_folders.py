@@ -52,7 +52,7 @@ clip = Voter("clip")
 
 
 def put_photos(folder: Path) -> None:
-    """For beyond.md: photos that resnet18 has labelled, and two models that can look at them."""
+    """Photos that resnet18 has labelled, and two models that can look at them."""
     draw = np.random.default_rng(0)
     names = np.array(SCANS)
 

@@ -2,7 +2,7 @@
 
 An episode is one store: rounds of commands until it has seen so many operations. After each round
 what was killed, or lost to somebody else, is given again, one command after the other; then the
-store must be what the model says, with every invariant of docs/format.md.
+store must be what the model says, with every invariant of docs/reference/format.md.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def test_a_store_follows_and_says_by_how_much(tmp_path: Path) -> None:
         notes[kind] = report
         assert report.adapted is not None
         assert (report.adapted["accuracies"] > 0.02) == ("confusions" in kind)
-        assert ("accuracies as votes tell" in report.note) == ("confusions" in kind)
+        assert ("accuracies on these items" in report.note) == ("confusions" in kind)
         assert store.check() == []
     assert command(["init", str(tmp_path / "cli"), "--classes", "a,b", "--adapt", "none"]) == 0
     assert Context(open_files(tmp_path / "cli")).description.adapt == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import Any
 
 import click
 import pytest
+from benchmarks import PAGES as MEASUREMENTS
+from benchmarks import figures
 
 from posterity.cli import cli
 from tests.conftest import ROOT
@@ -21,7 +24,7 @@ from tests.transcripts import Block, blocks, stable, transcript
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CLI_PAGE = ROOT / "docs" / "cli.md"
-GUARANTEES = ROOT / "docs" / "guarantees.md"
+GUARANTEES = ROOT / "docs" / "reference" / "guarantees.md"
 RUN = {"console", "python", "sh"}
 ELSEWHERE = {"docs/howto/ray.md": "tests/on_ray"}
 """Pages that other tests run."""
@@ -34,16 +37,19 @@ SHOWN = {
 NOT_RUN = {
     ("README.md", "make demo"): "these are the tests themselves",
     ("docs/howto/other-tools.md", ">>> from pyspark"): "PySpark is too large for the tests",
-    ("docs/beliefs.md", "$ posterity replay emotion_llm.npz"): "minutes, on a recording of its own",
+    (
+        "docs/explanation/beliefs.md",
+        "$ posterity replay emotion_llm.npz",
+    ): "minutes, on a recording of its own",
     ("docs/howto/object-store.md", "export AWS"): "credentials are those of the tests' server",
     ("docs/howto/look.md", "posterity serve"): "goes on until it is stopped; see tests/browser",
     ("docs/howto/look.md", "curl"): "asks that server; see tests/browser",
     ("docs/howto/ray.md", "posterity update s3://"): "a cluster of several machines",
     ("docs/models.md", "$ posterity update tickets llm"): "asks a server that is not there",
-    ("docs/replay.md", "git clone"): "clones two repositories",
-    ("docs/scale.md", "pip install"): "starts a cluster of several machines",
-    ("docs/scale.md", "posterity plan   s3://"): "a cluster of several machines",
-    ("docs/scale.md", ">>> store"): "a cluster of several machines",
+    ("docs/reference/replay.md", "git clone"): "clones two repositories",
+    ("docs/explanation/scale.md", "pip install"): "starts a cluster of several machines",
+    ("docs/explanation/scale.md", "posterity plan   s3://"): "a cluster of several machines",
+    ("docs/explanation/scale.md", ">>> store"): "a cluster of several machines",
     ("docs/tutorial.md", "posterity serve"): "goes on until it is stopped; see tests/browser",
     ("docs/tutorial.md", "python3 -m venv"): "the tests run in such an environment",
 }
@@ -62,7 +68,13 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-PREPARED = {"docs/beyond.md": put_photos, "docs/models.md": put_models}
+PHOTOS = (
+    "promise-a-limit cost-per-class compare-models budget-over-steps skewed-classes unlike-data"
+)
+PREPARED = {
+    **{f"docs/howto/{name}.md": put_photos for name in [*PHOTOS.split(), "review", "explain"]},
+    "docs/models.md": put_models,
+}
 """Pages whose commands are about stores that are there: each block has them anew."""
 
 
@@ -72,12 +84,12 @@ def folder_of(page: Path, scratch: Path) -> Iterator[dict[str, Any]]:
     folder, prepared = scratch / "here", scratch / "prepared"
     folder.mkdir()
     given: dict[str, Any] = {"folder": folder}
-    if page.parent.name == "howto" or page.name == "choosing.md":
-        put_tutorial_files(folder)
     if put := PREPARED.get(name_of(page)):
         prepared.mkdir()
         put(prepared)
         given["prepared"] = prepared
+    elif page.parent.name == "howto" or page.name == "choosing.md":
+        put_tutorial_files(folder)
     if page.name == "object-store.md":
         with serving_s3("bucket") as options:
             yield given | {"env": options}
@@ -174,6 +186,28 @@ def test_the_command_line_page_is_current() -> None:
 
 if __name__ == "__main__":
     CLI_PAGE.write_text(cli_page(), encoding="utf-8")
+
+
+def test_the_five_figures_are_those_of_the_generated_pages() -> None:
+    pages = ROOT / MEASUREMENTS
+    assert text_of(pages / "index.md") == figures.page(pages), "run python -m benchmarks.figures"
+
+
+def test_a_figure_follows_its_page(tmp_path: Path) -> None:
+    """What is compared above is read from the pages: another number there is another figure."""
+    pages = shutil.copytree(ROOT / MEASUREMENTS, tmp_path / "measurements")
+    before = figures.page(pages)
+    for name in {figure(pages).page for figure in figures.FIGURES}:
+        page = pages / f"{name}.md"
+        page.write_text(re.sub(r"(?<=\d)\.(?=\d)", ".9", text_of(page)))
+        after = figures.page(pages)
+        assert after != before, name
+        before = after
+
+
+def test_every_generated_page_is_listed() -> None:
+    there = {page.stem for page in (ROOT / MEASUREMENTS).glob("*.md")} - {"index"}
+    assert there == set(figures.OTHERS)
 
 
 def test_every_guarantee_names_tests_that_exist() -> None:

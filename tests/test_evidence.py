@@ -515,7 +515,7 @@ def test_a_matrix_in_every_form(empty: Store, tmp_path: Path, form: str) -> None
 def test_a_confusion_object(empty: Store) -> None:
     known = Confusion.from_matrix(PROBABILITIES, truth="rows")
     done = empty.register(Model("m", confusion=known))
-    assert "stated, not counted" in done.warning
+    assert "given, not measured" in done.warning
     np.testing.assert_allclose(fit_of(empty, "m"), known.probabilities, rtol=1e-12)
     for classes in (3, 5):
         wrong = Confusion.from_accuracy(0.8, classes=classes)

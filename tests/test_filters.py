@@ -1,7 +1,7 @@
 """Filters select exactly the items for which SQL's three-valued logic says TRUE.
 
 DuckDB is the other opinion. Where the two dialects differ on purpose, the generator stays on what
-they share; each such place is marked *dialect*, and docs/store.md tells users about it.
+they share; each such place is marked *dialect*, and docs/howto/filter.md tells users about it.
 """
 
 from __future__ import annotations
@@ -459,5 +459,5 @@ def test_a_filter_is_checked_while_there_are_no_items(tmp_path: Path) -> None:
 
 
 def test_the_documentation_lists_every_function() -> None:
-    page = (ROOT / "docs" / "store.md").read_text()
+    page = (ROOT / "docs" / "howto" / "filter.md").read_text()
     assert [name for name in filters.FUNCTIONS if f"`{name}`" not in page] == []

@@ -11,6 +11,7 @@ import pytest
 
 import posterity
 from posterity.cli import cli
+from tests import phrases
 from tests.conftest import ROOT
 from tests.house import House
 
@@ -78,6 +79,29 @@ def test_a_house_is_measured_right(tmp_path: Path) -> None:
     assert "small.top" in house.with_code
 
 
+def test_no_phrase_is_used_that_readers_stumble_over() -> None:
+    assert [str(place) for place in phrases.places()] == []
+
+
+def test_phrases_are_found_wherever_they_stand(tmp_path: Path) -> None:
+    for folder in ("docs", "src"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "README.md").write_text("Plain words.\nIntervals hold 90\ntimes in 100.\n")
+    (tmp_path / "docs" / "page.md").write_text("Labels that are dearer, and a dear friend.\n")
+    (tmp_path / "src" / "module.py").write_text("# It is reckoned,\n# as the beliefs\n# have it.\n")
+    (tmp_path / "src" / "page.html").write_text("<p>Mend the model; amend nothing.</p>\n")
+    kept = {("docs/page.md", "dear"), ("docs/page.md", "nobody can tell")}
+    found = {(place.path, place.line, place.phrase) for place in phrases.places(tmp_path, kept)}
+    assert found == {
+        ("README.md", 2, "90 times in 100"),
+        ("docs/page.md", 1, "dearer"),
+        ("docs/page.md", 0, "nobody can tell"),
+        ("src/module.py", 1, "reckoned"),
+        ("src/module.py", 2, "as the beliefs have it"),
+        ("src/page.html", 1, "Mend"),
+    }
+
+
 def test_heavy_dependencies_are_imported_in_one_module_only() -> None:
     for package, home in {
         "joblib": "scikit_learn.py",
@@ -119,8 +143,8 @@ def test_the_changelog_knows_the_version() -> None:
 
 
 def test_the_map_names_what_there_is() -> None:
-    """Every file and function docs/architecture.md names is in the source."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    """Every file and function docs/explanation/architecture.md names is in the source."""
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     source = "".join(path.read_text(encoding="utf-8") for path in SOURCES)
     for name in re.findall(r"`([a-z_/]+\.py)`", text):
         here = [*SOURCES, *(ROOT / "tests").rglob("*.py")]

@@ -64,7 +64,7 @@ def test_the_least_believed_labels_come_first(store: Store) -> None:
     assert queue.items["worth"].to_pylist() == pytest.approx([1 - one for one in found])
     assert queue.eligible == 60
     assert queue.worth == pytest.approx(20 - sum(found))
-    assert f"correct {queue.worth:.1f} labels" in str(queue)
+    assert f"correct about {queue.worth:.1f} labels" in str(queue)
     # The first of more are the same: the order does not depend on how many are asked for.
     assert store.review_queue(7).items.equals(queue.items.slice(0, 7))
 

@@ -87,7 +87,7 @@ def test_nothing_is_loaded_from_another_host(site: Path, pages: dict[Path, Page]
 
 
 def test_formulas_are_part_of_the_page(site: Path) -> None:
-    text = (site / "method.html").read_text(encoding="utf-8")
+    text = (site / "explanation" / "method.html").read_text(encoding="utf-8")
     assert text.count("<math") > 20
     assert "$$" not in text
 

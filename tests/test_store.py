@@ -866,5 +866,5 @@ def test_fences_have_the_names_the_format_states(tmp_path: Path) -> None:
     names = {entry["txn"]["appId"] for entry in entries if "txn" in entry}
     assert "posterity.classes" in names
     assert "posterity.models" in names
-    page = (Path(__file__).parents[1] / "docs" / "format.md").read_text()
+    page = (Path(__file__).parents[1] / "docs" / "reference" / "format.md").read_text()
     assert all(f"`{name}`" in page for name in names), names

@@ -1,4 +1,4 @@
-"""Replay recordings, keep the rows as Parquet, and write docs/beyond-measured.md."""
+"""Replay recordings, keep the rows as Parquet, and write docs/measurements/beyond.md."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+from benchmarks import PAGES
 from benchmarks.beyond import budgets, review, shift, weights
 from benchmarks.beyond.page import write_page
 from posterity.replay import Results
@@ -43,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--recordings", type=Path, required=True, help="folder of .npz recordings")
     parser.add_argument("--rows", type=Path, default=Path("build/beyond"), help="where rows are")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written")
+    parser.add_argument("--docs", type=Path, default=PAGES, help="where the page is written")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     parser.add_argument("--only", default="", help="only rows whose name has this in it")
     parser.add_argument("--redraw", action="store_true", help="write the page from kept rows")
@@ -56,7 +57,7 @@ def main() -> None:
                 make().write(options.rows / f"{name}.parquet")
                 print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
     write_page(options.rows, options.docs)
-    print(f"wrote {options.docs / 'beyond-measured.md'}")
+    print(f"wrote {options.docs / 'beyond.md'}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 HEAD = """# Beyond one step, measured
 
-Made from the recordings of `docs/replay.md` by `make beyond`.
+Made from the recordings of `docs/reference/replay.md` by `make beyond`.
 """
 
 
@@ -23,7 +23,7 @@ def write_page(rows: Path, docs: Path) -> None:
     """From the rows that are kept; what was not measured is left out."""
     own = [*_shift(rows), *_weights(rows)]
     parts = [HEAD, *own, *budgets.section(rows), *review.section(rows)]
-    (docs / "beyond-measured.md").write_text("\n".join(parts))
+    (docs / "beyond.md").write_text("\n".join(parts))
 
 
 def _read(path: Path) -> list[Row]:

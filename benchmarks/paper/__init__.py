@@ -1,1 +1,1 @@
-"""The paper's experiments on recordings of real classifiers: `make paper` writes docs/paper.md."""
+"""The paper's experiments on recordings: `make paper` writes docs/measurements/paper.md."""

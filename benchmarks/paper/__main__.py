@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks import PAGES
 from benchmarks.paper.experiments import EXPERIMENTS, AbsentError, entropies
 from benchmarks.paper.page import write_page
 
@@ -22,7 +23,7 @@ def main() -> None:
     parser.add_argument(
         "--rows", type=Path, default=Path("build/paper"), help="where rows are kept"
     )
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written")
+    parser.add_argument("--docs", type=Path, default=PAGES, help="where the page is written")
     parser.add_argument("--redraw", action="store_true", help="write the page from kept rows")
     options = parser.parse_args()
     if not options.redraw:
@@ -42,7 +43,9 @@ def replay_all(recordings: Path, seeds: int, rows: Path) -> None:
             experiment(recordings, seeds).write(kept)
         except AbsentError as absent:
             if name == "imagenet":
-                sys.exit(f"'{recordings}' has no {absent}; docs/replay.md says where to get it.")
+                sys.exit(
+                    f"'{recordings}' has no {absent}; docs/reference/replay.md says how to get it."
+                )
             print(f"{name}: left out, {recordings} has no {absent}", flush=True)
             continue
         print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)

@@ -1,4 +1,4 @@
-"""docs/paper.md: our tables beside the paper's, and figures like the paper's, all from rows."""
+"""docs/measurements/paper.md: our tables beside the paper's, and figures, all from rows."""
 
 from __future__ import annotations
 
@@ -249,9 +249,9 @@ def _peaking(rows: Path, pictures: Path) -> str:
 
 In the paper accuracy peaks below a full budget, and much less so with confusions counted on the
 very items that are updated (`--split 1`), which the paper takes as a sign that estimation errors
-are the cause. Note that counting on the target also leaks its truth: the higher accuracy is not to
-be had in practice. Accuracy of MB, and what the full budget loses against the best one; in the
-figure ΣNF of the target itself is halved, since it is twice as large:
+are the cause. Note that counting on the target also leaks its truth: the higher accuracy
+cannot be reached in practice. Accuracy of MB, and what the full budget loses against the best one;
+in the figure ΣNF of the target itself is halved, since it is twice as large:
 
 {chr(10).join(lines)}
 

@@ -1,1 +1,1 @@
-"""Speed and memory, measured in one run: `make bench` writes docs/performance.md."""
+"""Speed and memory, measured in one run: `make bench` writes docs/measurements/performance.md."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks import PAGES
 from benchmarks.speed import beliefs, beside, dependent, evaluation, rules, scale, selection
 from benchmarks.speed.dense import BLOCK_CELLS
 from benchmarks.speed.history import HIGHEST, LABELLED, LOWEST
@@ -132,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure speed and memory.")
     parser.add_argument("--recordings", type=Path, default=Path("recordings"))
     parser.add_argument("--peers", type=Path, default=PEERS, help="the other packages' Python")
-    parser.add_argument("--docs", type=Path, default=Path("docs"))
+    parser.add_argument("--docs", type=Path, default=PAGES)
     parser.add_argument("--only", choices=PARTS, action="append", help="print, write nothing")
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path, help=argparse.SUPPRESS)

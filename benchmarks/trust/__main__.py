@@ -1,4 +1,4 @@
-"""Replay every recording, keep the rows as Parquet, and write docs/beliefs-measured.md."""
+"""Replay every recording, keep the rows as Parquet, and write docs/measurements/beliefs.md."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
+from benchmarks import PAGES
 from benchmarks.trust.ablation import ablate
 from benchmarks.trust.experiments import METHODS, SETTINGS, given
 from benchmarks.trust.page import write_page
@@ -20,7 +21,7 @@ def main() -> None:
     parser.add_argument(
         "--rows", type=Path, default=Path("build/trust"), help="where rows are kept"
     )
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the page is written")
+    parser.add_argument("--docs", type=Path, default=PAGES, help="where the page is written")
     parser.add_argument("--only", help="one recording; the page is written from all kept rows")
     parser.add_argument(
         "--parts",
@@ -51,7 +52,7 @@ def main() -> None:
                 results.write(options.rows / f"{setting.name}-{part}.parquet")
             print(f"{setting.name}, {part}: {time.perf_counter() - started:.0f} s", flush=True)
     write_page(options.rows, options.docs)
-    print(f"wrote {options.docs / 'beliefs-measured.md'}")
+    print(f"wrote {options.docs / 'beliefs.md'}")
 
 
 if __name__ == "__main__":

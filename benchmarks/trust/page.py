@@ -17,8 +17,8 @@ Row = dict[str, Any]
 SHARES = [float(budget.rstrip("%")) / 100 for budget in BUDGETS]
 HEAD = """# Beliefs, measured
 
-Made from the recordings of `docs/replay.md` by `make trust`, or `python -m benchmarks.trust` with
-fewer seeds; means over the splits named below. *Ours*:
+Made from the recordings of `docs/reference/replay.md` by `make trust`, or `python -m
+benchmarks.trust` with fewer seeds; means over the splits named below. *Ours*:
 dependent beliefs and the selector `value`, the defaults of `posterity replay`, with the rule shown.
 *Full* and *diagonal*: the paper's method, `--beliefs plain --selector entropy --confusion
 full|diagonal`, with the same rule but `+confirm`, which is not in the paper.
@@ -51,7 +51,7 @@ def write_page(rows: Path, docs: Path) -> None:
             ]
     parts = [HEAD, *(_seeds(by_name)), _frontier(by_name), _calibration(by_name)]
     parts += [_evidence(by_name), _cells(by_name), _parts(by_name), _ablation(rows), LEFT_OUT]
-    (docs / "beliefs-measured.md").write_text("\n".join(parts))
+    (docs / "beliefs.md").write_text("\n".join(parts))
 
 
 def _seeds(by_name: dict[str, list[Row]]) -> Iterable[str]:
@@ -147,7 +147,7 @@ def _calibration(by_name: dict[str, list[Row]]) -> str:
         "## Calibration\n\nExpected accuracy less the true one, in points: as it is told, with "
         "what beliefs miss on the labelled set; mean belief alone; and that of the paper's "
         "diagonal estimator. Flips as they are told (as beliefs alone have them); net corrections "
-        "as the labelled set had them before each step was spent.\n\n" + _table(head, lines)
+        "as forecast from the labelled set before each step was spent.\n\n" + _table(head, lines)
     )
 
 

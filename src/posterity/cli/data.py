@@ -90,9 +90,9 @@ _model_options = with_options(
     default=DIFFICULTY,
     show_default=True,
     metavar="LIST",
-    help="What of the items dependent beliefs follow, as votes tell: difficulty, confusions, none.",
+    help="What dependent beliefs adapt to in the items: difficulty, confusions, none.",
 )
-@click.option("--shard-rows", type=int, help="Rows a shard. [default: about 4 million]")
+@click.option("--shard-rows", type=int, help="Rows per shard. [default: about 4 million]")
 @as_json_option
 def init_command(
     store: str,

@@ -38,7 +38,7 @@ from posterity.validation import shift
 
 SHOWN = 20
 ACCURACY = (
-    "accuracy: as expected without truth; ?: as the beliefs have it, unchecked on labelled items; "
+    "accuracy: as expected without truth; ?: by the current beliefs, unchecked on labelled items; "
     "!: of items that look unlike those"
 )
 
@@ -140,8 +140,8 @@ out_option = click.option(
     "--out",
     metavar="FILE|FOLDER/",
     help="Write all of them to a .parquet, .csv or .jsonl file; or to a folder that is empty or not"
-    " there yet (FOLDER/, s3://bucket/prefix/), as one Parquet file a shard, each written where the"
-    " shard is worked on, and _SUCCESS when all are there.",
+    " there yet (FOLDER/, s3://bucket/prefix/), as one Parquet file per shard, each written where"
+    " the shard is worked on, and _SUCCESS when all are there.",
 )
 
 

@@ -59,7 +59,7 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     "--confusion",
     metavar="LIST",
     help=f"With plain beliefs, how confusions are estimated: diagonal, full, shrunk (classes"
-    " drawn to the model's mean), single (one accuracy)."
+    " shrunk towards the model's mean), single (one accuracy)."
     f" [default: {DEFAULT_CONFUSION}]",
 )
 @click.option(
@@ -67,7 +67,7 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     default=DIFFICULTY,
     show_default=True,
     metavar="LIST",
-    help="What of a target dependent beliefs follow, as its votes tell: difficulty (harder or"
+    help="What dependent beliefs adapt to in the target data: difficulty (harder or"
     " easier than the labelled set), confusions (each model's accuracy), none.",
 )
 @click.option(
@@ -89,7 +89,7 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     default=DEFAULT_BUDGET,
     show_default=True,
     metavar="LIST",
-    help="Evaluations a step: 10% or 0.1 of the eligible items (1.0: all), 500 a count (1: one)."
+    help="Evaluations per step: a share (10%, 0.1; 1.0 is all) or a count (500; 1 is one)."
     " Of all steps together: total:160%,horizon=16; at a price: price:20 evaluations a correction.",
 )
 @click.option(
@@ -97,7 +97,8 @@ def print_results(rows: Sequence[dict[str, Any]]) -> None:
     metavar="LIST",
     help="replace, majority-vote, max-belief, max-belief-min-entropy,"
     " cost-ratio:C[,neutral=C0][,of.CLASS=C1], balanced[:SHARE] (a cost ratio chosen on the"
-    " labelled set), at-most:SHARE[,confidence=P] (a promise, see docs/beyond.md), oracle; any but"
+    " labelled set), at-most:SHARE[,confidence=P] (a promise, see"
+    " docs/howto/promise-a-limit.md), oracle; any but"
     " the last three with +confirm: a flip waits for the item's next vote, and is made without one"
     " by a step that does not select the item, or at the end; with +two-votes only classes with"
     " two votes become labels."

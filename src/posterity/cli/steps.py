@@ -120,8 +120,8 @@ def compare_command(
     executor: str,
     as_json: bool,
 ) -> None:
-    """What the same money would bring with each of MODELS: a cheap one on many items, or a dear
-    one on few. Nothing is spent.
+    """What the same money would bring with each of MODELS: a cheap one on many items, or an
+    expensive one on few. Nothing is spent.
 
     Each has to be registered with what an evaluation costs (`model --cost`). The labelled items go
     through the step each model would make; net corrections are corrections less new errors.
@@ -307,7 +307,7 @@ def settle_command(store: str, executor: str, as_json: bool) -> None:
 @executor_option
 @as_json_option
 def compact_command(store: str, executor: str, as_json: bool) -> None:
-    """Rewrite the tables as one file a shard, and purge removed items from every table.
+    """Rewrite the tables as one file per shard, and purge removed items from every table.
 
     The old files stay on disk until `vacuum`.
     """

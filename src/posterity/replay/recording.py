@@ -133,7 +133,7 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | Path) -> Recording:
-        """Read an ``.npz`` file; see docs/replay.md for its arrays. Pickles are refused."""
+        """Read an ``.npz`` file of the arrays in docs/reference/replay.md. Pickles are refused."""
         where = Path(path)
         fields = _read_npz(where)
         absent = [key for key in ("classes", "models", "y_true", "y_pred") if key not in fields]

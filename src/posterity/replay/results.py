@@ -199,7 +199,7 @@ class ScoredStep:
     expected_accuracy: float
     expected_flips: metrics.ExpectedFlips
     checked: LabelledFigures
-    """The same as the labelled set has it."""
+    """The same, corrected on the labelled set."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Parts:
             part = self.labelled if given is None else self.target
             raise InvalidData(
                 f"'{part.name}' has no {by}, so labelled items cannot be weighed by them.",
-                hint=f"Give its file an array '{by}'; see docs/replay.md.",
+                hint=f"Give its file an array '{by}'; see docs/reference/replay.md.",
             )
         if by == GROUPS:
             names, codes = np.unique(np.concatenate([given, wanted]), return_inverse=True)

@@ -34,7 +34,7 @@ SHED_FIRST = ("expected", "checked", "ΣPF", "BEC", "BTC", "PF/NF", "Δ", "evalu
 """Columns to leave out where there is no room, least important first."""
 LEGEND = (
     "accuracy in percent; Δ: gained since the first model; ΣNF, ΣPF: negative and positive flips; "
-    "BTC, BEC: backward trust and error compatibility; expected: accuracy as the beliefs have it; "
+    "BTC, BEC: backward trust and error compatibility; expected: accuracy by the beliefs; "
     "checked: with what they miss on the labelled set"
 )
 

@@ -162,7 +162,7 @@ def walk_dependent(
     There is only one, since which items are chosen depends on it.
     How models err together is learnt anew when one arrives, from those that have. Soft votes count
     with what their probabilities say beyond the vote, calibrated on the labelled ones. ``adapt``:
-    to what of the target, as its votes tell; see ``adapt``. A budget over time counts each
+    to what in the target, by its votes; see ``adapt``. A budget over time counts each
     evaluation as one.
     """
     prior, labelled = fitted.prior, fitted.labelled

@@ -28,7 +28,7 @@ FEW = 1000
 """Texts that are looked at first."""
 
 SIGNS = r"[=+\-@\t\r\n＝＋－＠]"
-"""What a text begins with that a spreadsheet takes for a formula; an apostrophe disarms it."""
+"""What a text begins with that a spreadsheet reads as a formula; an apostrophe disarms it."""
 
 _OF_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 """What Polars has, and what Arrow can do more with."""
@@ -318,7 +318,7 @@ def as_stored(ids: pa.ChunkedArray, known: Callable[[pa.ChunkedArray], Mask]) ->
     """Ids of a CSV file that may be one of ours, come back: without the apostrophe we put there.
 
     It is taken away where the id without it is known, and the one with it is not. Where both are,
-    nobody can tell which one is meant, and nothing is guessed.
+    it is unclear which one is meant, and nothing is guessed.
     """
     if not pa.types.is_string(ids.type) or not pc.any(pc.starts_with(ids, "'")).as_py():
         return ids

@@ -48,7 +48,7 @@ def write_stream(
     """Write tables one after the other as the file the name asks for; returns how many rows.
 
     They go to a file beside it that takes its place when all are written, so that a failed export
-    leaves what was there before. In CSV, texts that a spreadsheet would take for formulas are made
+    leaves what was there before. In CSV, texts that a spreadsheet would read as formulas are made
     harmless, unless they are to be ``exact``.
     """
     check_target(path)
@@ -114,7 +114,7 @@ _NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$"
 
 
 def harmless(table: pa.Table) -> pa.Table:
-    """A table whose texts, and names of columns, no spreadsheet takes for formulas."""
+    """A table whose texts, and names of columns, no spreadsheet reads as formulas."""
     columns = [_harmless(column) for column in table.columns]
     return pa.table(columns, names=harmless_names(table.column_names))
 

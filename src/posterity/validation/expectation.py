@@ -3,7 +3,7 @@
 The mean belief in the stored labels is as good as the beliefs are. Labelled items that went through
 the same steps have the same faults, and their truth is known: what beliefs miss there is added here
 (an estimate by difference). What an item was believed when it had its last vote may be out of date:
-beliefs are those of the last fit, as a sample has it (*drift*). The intervals hold 90 times in 100
+beliefs are those of the last fit, as a sample has it (*drift*). The intervals are 90 % intervals
 if the target is like the labelled set; that cannot be told from inside, see ``shift``.
 """
 
@@ -42,7 +42,7 @@ FEWEST = 1e-9
 
 @dataclass(frozen=True)
 class Estimate(Result):
-    """A figure, and where it lies 90 times in 100; None where nothing tells."""
+    """A figure with its 90 % interval; None where there is no estimate."""
 
     value: float
     low: float | None = None
@@ -150,8 +150,9 @@ def flips(sums: Sums, steps: Sequence[tuple[Checked, Checked]] = ()) -> Estimate
 
     ``sums``: beliefs that each is; ``steps``: the same of flips of labelled items in two halves,
     step by step up to this one. The share of believed ones that came true is not the same in all
-    steps: that of this one is drawn to that of all the more, the fewer flips it had and the less
-    steps differ. What halves differ by, beyond chance, labelled set and target will differ by too.
+    steps: that of this one is shrunk towards that of all the more, the fewer flips it had and
+    the less steps differ. What halves differ by, beyond chance, labelled set and target will
+    differ by too.
 
     >>> half = Checked.of([True] * 15 + [False] * 35, [0.5] * 50)
     >>> round(flips(Sums.of([0.5] * 40), [(half, half)]).value, 1)
@@ -254,8 +255,8 @@ def dispersion(differences: Sequence[tuple[float, float]]) -> float:
 
     ``differences``: by how much a count differs between both halves of the labelled items, and the
     variance of that if each item was on its own, step by step. What is learnt on one half decides
-    about the other, so that they differ as labelled set and target do. At least 1, and drawn to it
-    where steps are few.
+    about the other, so that they differ as labelled set and target do. At least 1, and shrunk
+    towards it where steps are few.
 
     >>> round(dispersion([(30 - 10, 40), (25 - 5, 40)]), 1)
     6.8

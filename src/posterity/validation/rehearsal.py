@@ -39,7 +39,7 @@ from posterity.validation.reliability import Reliability
 from posterity.validation.shift import Seen
 
 FRESH = 10.0
-"""How hard the calibrator of fresh votes is drawn to that of all histories; in items."""
+"""How hard the calibrator of fresh votes is shrunk towards that of all histories; in items."""
 
 
 class Rehearsal:
@@ -294,7 +294,7 @@ class Rehearsal:
     ) -> tuple[Dependence, Adaptation]:
         """What a target is believed by: calibrated, and adapted to a sample of its votes.
 
-        ``follow``: with classes as frequent as these votes tell.
+        ``follow``: with class frequencies estimated from these votes.
         """
         known, halves = self._as_known(fits)
         return adapt_adapt.adapted(known, halves, sample, who, adapt=adapt, follow=follow)
@@ -352,7 +352,7 @@ class Rehearsal:
 
 
 def _calibrator(histories: Sequence[tuple[Dependence, VoteTable, Codes, Rows]]) -> Floats:
-    """First for all histories; then, drawn to that, for those with a vote in this step.
+    """First for all histories; then, shrunk towards that, for those with a vote in this step.
 
     Beliefs are only made anew where there is a new vote, and selection leaves its mark on those.
     """

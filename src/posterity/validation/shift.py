@@ -129,7 +129,7 @@ def dispersions(halves: Sequence[Sequence[Difference]]) -> dict[str, float]:
     """How much more figures of like sets differ than if each item was on its own.
 
     ``halves``: the differences between the two halves of the labelled set, step by step. At least
-    1, and drawn to it where steps are few.
+    1, and shrunk towards it where steps are few.
     """
     errors: dict[str, list[float]] = {figure: [1.0] for figure in MATTERS}
     for step in halves:
@@ -230,8 +230,8 @@ def _classes(target: Seen, labelled: Seen) -> Difference | None:
 def weights_of_groups(labelled: Codes | Rows, target: Floats, groups: int) -> Floats:
     """The weight of each labelled item, from its group and how many items of each the target has.
 
-    Shares of groups are drawn to those of the labelled set as far as they could be chance. Of a
-    group without any labelled item nothing can be said.
+    Shares of groups are shrunk towards those of the labelled set as far as they could be chance. Of
+    a group without any labelled item nothing can be said.
     """
     own = np.bincount(labelled, minlength=groups).astype(np.float64)
     usual = own / own.sum()

@@ -44,7 +44,7 @@ class Run:
         return f"runs/{self.id}"
 
     def begin(self) -> None:
-        """Say that it is being evaluated: from now on nobody takes it for a plan that is stale."""
+        """Say that it is being evaluated: from now on it does not count as a stale plan."""
         begun = {"time": datetime.now(UTC).isoformat(timespec="seconds")}
         if self.context.files.size(f"{self.folder}/{BEGUN}") is None:
             self.context.files.write(f"{self.folder}/{BEGUN}", json.dumps(begun).encode())

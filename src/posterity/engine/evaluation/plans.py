@@ -182,7 +182,7 @@ class Plan:
     rehearsed: dict[str, Any] | None = None
     """What the same selection and rule did on the labelled set; None where it is too small."""
     forecast: dict[str, Any] | None = None
-    """Net corrections that all items can expect of it, and where they lie 90 times in 100."""
+    """Net corrections that all items can expect of it, with a 90 % interval."""
     beliefs: str = PLAIN
     """What the items are chosen by, and will be decided by."""
     note: str = ""

@@ -320,7 +320,7 @@ def _registration(
     if waiting is not None:
         return Registration(name, 0, None, None, waiting, note, source, cost)
     if cells is None:
-        warning = "stated, not counted: how sure that is, nobody can tell"
+        warning = "given, not measured: no interval"
         return Registration(name, 0, accuracy, None, 0, warning, source, cost)
     total, right = int(cells.counts.sum()), int(cells.right.sum())
     low, high = wilson(right, total)

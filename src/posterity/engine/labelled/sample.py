@@ -1,7 +1,7 @@
 """Samples: some items of a store with all their votes, to see how hard the whole of it is.
 
 However large the store, a few of its shards are read. Which rows are looked at does not depend on
-how many rows a shard has: nor does then what a step makes of them.
+the rows per shard; nor does then what a step makes of them.
 """
 
 from __future__ import annotations

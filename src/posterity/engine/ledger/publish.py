@@ -216,7 +216,7 @@ class Sharded:
     def write(
         self, files: Files, *, first: int = 0, progress: Progress | None = None
     ) -> tuple[list[dict[str, Any]], int]:
-        """One Parquet file a shard, each written where it is made; the first rows, and how many.
+        """One Parquet file per shard, each written where it is made; the first rows, and how many.
 
         A last file says that all are there. If one cannot be written, none is left.
         """

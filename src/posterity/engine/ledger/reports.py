@@ -143,7 +143,7 @@ class Report(Result):
             return ""
         if told is None or not told.checked:
             return (
-                f"; as the beliefs have it {self.expected_positive_flips:.1f} fixed and "
+                f"; estimated: {self.expected_positive_flips:.1f} fixed and "
                 f"{self.expected_negative_flips:.1f} broken"
             )
         fixed, broken = told.positive_flips.to_dict(), told.negative_flips.to_dict()
@@ -219,7 +219,7 @@ class Expected(Result):
             return "no label to expect anything of"
         told = f"expected accuracy {percent(**self.accuracy.to_dict())}"
         if not self.checked:
-            return f"{told} as the beliefs have it, unchecked: no labelled items to check them on"
+            return f"{told} by the current beliefs, unchecked: no labelled items to check them on"
         off = 100 * (self.calibration_error or 0.0)
         return f"{told}; beliefs are off by {off:.1f} points on the labelled set"
 

@@ -46,7 +46,7 @@ class Compacted(Result):
 
 
 def compact(context: Context) -> Compacted:
-    """Rewrite items and ledger as few files a shard, without the rows of removed items.
+    """Rewrite items and ledger as few files per shard, without the rows of removed items.
 
     Items come last: as long as a removed item is among them, a compaction that was cut short
     finds it again and purges it from every other table. One that is removed while a compaction is

@@ -26,7 +26,7 @@ KEYS = {"classes": ("code",), "ledger": ("shard", "step", "row"), "items": ("row
 def repair(context: Context) -> list[str]:
     """Drop rows that are there twice with the same content; says what was done.
 
-    Rows that have the same name and another content are left as they are, and refused.
+    Rows that have the same name and another content are not changed, but refused.
     """
     done = []
     for name in KEYS:

@@ -134,7 +134,7 @@ def _import(
     checked = [_checked(context, source.model, read, at) for at, source in enumerate(sources)]
     registrations = [asdict(found) for found in checked if found is not None]
     if not any(found["labelled"] for found in registrations):
-        context.fits.now(sources[0].model.name)  # a prior that cannot be had is told now
+        context.fits.now(sources[0].model.name)  # fails now if there is no such prior
     incoming, missing = read.items(columns), [asdict(found) for found in read.missing()]
     if dry_run:
         checked_items = 0

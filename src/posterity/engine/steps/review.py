@@ -47,7 +47,7 @@ class Reviewed(Result):
     flips: int = 0
     """Labels that were another class."""
     expected_flips: float = 0.0
-    """As many were expected, as the beliefs had it."""
+    """As many were expected by the beliefs."""
     first_labels: int = 0
     dropped: int = 0
     """Flips that were pending."""

@@ -49,7 +49,7 @@ class Queue:
 
     @property
     def worth(self) -> float:
-        """Labels that answers to all of them correct, as the beliefs have it."""
+        """Labels that answers to all of them correct, by the current beliefs."""
         return float(np.sum(self.items.column("worth").to_numpy()))
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class Queue:
             return "Nothing to review: no item has a label that a person has not decided."
         return (
             f"{len(self):,} of {self.eligible:,} items that could be reviewed, by {self.order}; "
-            f"as the beliefs have it, answers correct {self.worth:.1f} labels"
+            f"answers would correct about {self.worth:.1f} labels"
         )
 
 

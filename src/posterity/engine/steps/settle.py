@@ -31,8 +31,8 @@ class Settled(Result):
         if self.step is None:
             return self.note
         return (
-            f"step {self.step}: {self.settled:,} pending flips made; as the beliefs had it when "
-            f"they were proposed {self.expected_positive_flips:.1f} fixed and "
+            f"step {self.step}: {self.settled:,} pending flips made; estimated when "
+            f"proposed: {self.expected_positive_flips:.1f} fixed and "
             f"{self.expected_negative_flips:.1f} broken"
         )
 

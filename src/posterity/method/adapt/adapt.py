@@ -1,8 +1,9 @@
 """Adapt: what was learnt on the labelled set, brought as near to a target as its votes allow.
 
-Three things votes tell without any truth, each with a module of its own: how frequent classes are
-(``class_shares``), how hard items are (``difficulty``), and how often each model is right
-(``model_accuracy``). All are tried on the labelled items too, where the answer is known.
+Three things are estimated from votes without any truth, each with a module of its own: how
+frequent classes are (``class_shares``), how hard items are (``difficulty``), and how often each
+model is right (``model_accuracy``). All are tried on the labelled items too,
+where the answer is known.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ def adapted(
 ) -> tuple[Dependence, Adaptation]:
     """What a target is believed by, from a calibrated fit and a sample of its votes.
 
-    ``follow``: with classes as frequent as these votes tell. First come the shares of classes, then
-    what all items have in common, then what each model has of its own.
+    ``follow``: with class frequencies estimated from these votes. First come the shares
+    of classes, then what all items have in common, then what each model has of its own.
     """
     usual, tilt, most = known.prior, 0.0, 0.0
     if follow:
@@ -117,7 +118,7 @@ def adapted(
 def followed(
     known: Dependence, halves: Sequence[LabelledHalf], sample: VoteTable, who: Sequence[int]
 ) -> Dependence:
-    """With classes as frequent as votes tell, as far as they tell it on labelled items."""
+    """With class frequencies estimated from votes, as far as that works on labelled items."""
     found = class_shares.followed(known, sample, who).prior
     if found is known.prior:
         return known
@@ -154,7 +155,7 @@ class Adaptation:
             told.append(f"items that look {than} than the labelled set (tilt {self.tilt:+.2f})")
         if self.accuracies >= LITTLE / 10:
             points = 100 * self.accuracies
-            told.append(f"models' accuracies as votes tell, moved by at most {points:.0f} points")
+            told.append(f"models' accuracies on these items, moved by at most {points:.0f} points")
         if self.labelled < 1:
             told.append(f"weights, which leave {100 * self.labelled:.0f} % of labelled items")
         first = ", ".join(told[:-1]) + " and " if told[1:] else ""

@@ -1,11 +1,11 @@
-"""Class shares: how frequent each class is in a target, as its votes tell.
+"""Class shares: how frequent each class is in a target, estimated from its votes.
 
 The labelled set may hold as many items of each class while the target does not. Expected class
-shares given the votes are taken for the prior, and so on until they stay (expectation-maximisation;
-Saerens et al., 2002). Shares are drawn to those of the labelled set, by the one strength at which
-they would differ as much from class to class as they do: where that could be chance, nothing is
-changed. The same is done on the labelled items, cross-fitted, whose shares are known: what comes
-out wrong there is taken off, and tells how far to trust the rest.
+shares given the votes become the prior, and so on until they converge (expectation-maximisation;
+Saerens et al., 2002). Shares are shrunk towards those of the labelled set, by the one strength at
+which they would differ as much from class to class as they do: where that could be chance, nothing
+is changed. The same is done on the labelled items, cross-fitted, whose shares are known: what comes
+out wrong there is taken off, and shows how far to trust the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ERRORS = 3.0
 
 
 def drawn(counts: Floats, to: Floats) -> Floats:
-    """Class shares from counts, drawn to others as far as they could be chance.
+    """Class shares from counts, shrunk towards others as far as they could be chance.
 
     The strength is that of a Dirichlet prior by moments: of counts that vary as much as if each
     item were drawn by those shares it is infinite, and they are returned as they are.
@@ -56,7 +56,7 @@ def drawn(counts: Floats, to: Floats) -> Floats:
 
 
 def of_labelled(counts: Counts) -> Floats:
-    """The class shares of a labelled set, drawn to equal ones as far as they could be chance."""
+    """The class shares of a labelled set, shrunk towards equal ones as chance allows."""
     return drawn(counts.astype(np.float64), priors.uniform(len(counts)))
 
 
@@ -93,7 +93,7 @@ def check(fit: Dependence, votes: VoteTable, truth: Codes) -> tuple[Floats, Floa
 
 
 def in_doubt(fit: Dependence, votes: VoteTable, who: Sequence[int]) -> float:
-    """The share of items whose class is another one than believed most, as far as votes tell."""
+    """The share of items whose class is not the likeliest one, by their votes."""
     voted = votes[np.flatnonzero((votes.hard != MISSING).any(axis=1))]
     return float((1 - fit.believe(voted, who).belief_best).mean()) if len(voted) else 1.0
 

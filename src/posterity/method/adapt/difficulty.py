@@ -8,11 +8,11 @@ believed of them is too high. So the shares of the levels of difficulty are tilt
 
 with the θ at which levels are as hard as the target's votes say (a few turns of expectation-
 maximisation: stopping early draws it to the labelled set). The fewer votes items have, the smaller
-a part of the way each turn goes; so where the target looks harder, some more of it is reckoned from
-two turns. One number cannot turn a confusion around. The same is done on the labelled items, cross-
-fitted, where the answer should be 0: what comes out there is the method's own error, and is taken
-off. What is left is drawn to 0 as far as it could be chance. Selection looks at earlier votes
-alone, so it does not mislead the likelihood.
+a part of the way each turn goes; so where the target looks harder, some more of it is extrapolated
+from two turns. One number cannot turn a confusion around. The same is done on the labelled items,
+cross-fitted, where the answer should be 0: what comes out there is the method's own error, and is
+taken off. What is left is shrunk towards 0 as far as it could be chance. Selection looks at earlier
+votes alone, so it does not mislead the likelihood.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _tilted(levels: Floats, scale: Floats, size: float) -> Floats:
 
 
 def difference(target: Tilt, labelled: Sequence[Tilt]) -> float:
-    """θ of the target beyond that of the labelled set, drawn to 0 as far as it could be chance.
+    """θ of the target beyond that of the labelled set, shrunk towards 0 as chance allows.
 
     That a target is harder is believed sooner than that it is easier: models that err alike on
     strange items look as if they agreed.

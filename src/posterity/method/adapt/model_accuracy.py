@@ -1,6 +1,6 @@
 """Model accuracy: models that err more, or less, on a target than on the labelled set.
 
-One model may suffer where others do not: from noise, from a new kind of text. Votes tell that too,
+One model may suffer where others do not: from noise, from a new kind of text. Votes show that too,
 if less clearly than that all items are harder (see ``difficulty``): a model that is outvoted more
 often than on labelled items errs more often. So each model's log-odds of being right get an offset,
 
@@ -10,9 +10,9 @@ by expectation-maximisation from the votes on a sample of the target: δ_t is su
 as often as believed given all votes. That is a maximum a posteriori. The fit on the labelled set is
 the prior: levels, copied wrong labels and what classes differ by stay as they are, a few numbers
 move, and not the further the more items are looked at. As with difficulty, what the same finds on
-labelled items, cross-fitted, is taken off, and what is left is drawn to 0 as far as it could be
-chance. No offset turns a confusion around: a model stays likelier to name the truth than any wrong
-class, wherever it was so on the labelled set.
+labelled items, cross-fitted, is taken off, and what is left is shrunk towards 0 as far as it
+could be chance. No offset turns a confusion around: a model stays likelier to name the truth
+than any wrong class, wherever it was so on the labelled set.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def offsets_of(fit: Dependence, given: VoteTable, who: Sequence[int]) -> Offsets
 
 
 def difference(target: Offsets, labelled: Sequence[Offsets]) -> Floats:
-    """δ of the target beyond those of the labelled set, drawn to 0 as far as it could be chance."""
+    """δ of the target beyond those of the labelled set, shrunk towards 0 as chance allows."""
     sizes = np.stack([part.sizes for part in labelled])
     errors = np.stack([part.errors for part in labelled])
     parts = len(labelled)

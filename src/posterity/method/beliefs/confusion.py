@@ -285,7 +285,7 @@ STRENGTHS = tuple(2.0**power for power in range(13))
 
 
 def shrunk(cells: Cells) -> Confusion:
-    """Class-wise accuracies drawn to the model's mean; errors spread evenly (empirical Bayes).
+    """Class-wise accuracies shrunk to the model's mean; errors spread evenly (empirical Bayes).
 
     π(k,k) = (c(k,k) + s·m)/(n_k + s), with m the mean over all labelled items, and s the strength
     under which the counts of all classes are most likely (a beta-binomial).

@@ -12,15 +12,15 @@ candidates are the classes voted for and "none of these":
 with q_t how often a wrong vote of t names each class, and C_ts the chance that a wrong t repeats a
 wrong s. For two votes the chance of agreeing is just C plus coincidence; for many with one C it is
 a Chinese restaurant. "None of these" has every vote wrong and P(d) of the classes nobody voted for.
-A calibrator of eight numbers makes beliefs of raw scores, drawn a little to what a plain product
-of the votes would say, and to the classes soft votes lean to; it is fitted on histories as they
+A calibrator of eight numbers makes beliefs of raw scores, shrunk a little towards the plain product
+of the votes, and to the classes soft votes lean to; it is fitted on histories as they
 occur. Of a soft vote of t, which says s̃_t (see ``temperatures``), the leaning to a candidate is
 
     log s̃_t(k) − log h_t(k),   h_t(k) = a_t if k is its vote, else (1 − a_t) / (K − 1)
 
 with a_t how often its votes are right: what the probabilities say beyond the vote. Those of all
 soft votes are added up; "none of these" has the mean s̃_t of the classes nobody voted for.
-What comes of that is drawn to what was true of labelled items with the same votes: see
+The result is shrunk towards what was true of labelled items with the same votes: see
 ``patterns``. Work is in proportion to an item's votes, whatever the number of classes.
 """
 

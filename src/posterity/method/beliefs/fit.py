@@ -28,7 +28,7 @@ MOST_COPIED, MOST_RATE, CERTAIN = 0.995, 0.98, 1e-9
 NUMBERS = len(PLAIN_CALIBRATOR) - 1
 """Of the calibrator, but for what labelled items with the same votes count for."""
 DRAWN = 1.0
-"""How hard the calibrator is drawn to where it starts; in items."""
+"""How hard the calibrator is shrunk towards its start; in items."""
 
 
 def fit(
@@ -87,10 +87,10 @@ def calibrate(
 ) -> Floats:
     """The calibrator under which the truths of labelled histories are most likely.
 
-    What labelled items with the same votes count for is left as it is: see ``weigh_patterns``.
+    What labelled items with the same votes count for is not changed: see ``weigh_patterns``.
     ``parts``: fits, and the histories (n, M) and truths of items they were not learnt on. The
-    numbers are drawn to ``start`` as if ``drawn`` items had told so of each; those at the places
-    ``without`` stay there.
+    numbers are shrunk towards ``start`` as if ``drawn`` items had told so of each; those at
+    the places ``without`` stay there.
     """
     rows, ends, own, begin, longest = [], [], [], 0, 1
     for fitted, given, truth in parts:
@@ -274,7 +274,7 @@ def _looked_up(
 
 
 def _own_rates(votes: Codes, truth: Codes, rate: Floats) -> Floats:
-    """Each model's own wrong labels, drawn to those of all."""
+    """Each model's own wrong labels, shrunk towards those of all."""
     wrong = (votes != MISSING) & (votes != truth[:, None])
     counts = np.stack(
         [

@@ -6,8 +6,8 @@ class, of the classes a soft vote keeps
     s̃(k) = (1 − ε) · exp(log s(k) / τ + b_k) / Σ_j exp(log s(j) / τ + b_j)
 
 and ε, the tail, is spread evenly over the classes it does not keep. A temperature alone keeps the
-order of the classes. Biases are drawn to zero, as hard as halves of the labelled set that judge
-each other ask for: with few items a class they stay there.
+order of the classes. Biases are shrunk towards zero, as hard as halves of the labelled set that
+judge each other ask for: with few items a class they stay there.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ FLOOR = 1e-7
 DULLEST, SHARPEST = 0.02, 20.0
 """Of the sharpness: votes that are all right, or all wrong, would drive it without end."""
 DRAWN = 1.0
-"""How hard the sharpness is drawn to one; in items."""
+"""How hard the sharpness is shrunk towards one; in items."""
 RIDGES = (np.inf, 100.0, 30.0, 10.0, 3.0, 1.0)
-"""How hard biases are drawn to zero; in items."""
+"""How hard biases are shrunk towards zero; in items."""
 LEAST = 20
 """Fewer labelled soft votes than this say nothing of classes."""
 CLEARLY = 3.0
@@ -165,7 +165,7 @@ def _logs(sharpness: float, biases: Floats, scores: Floats, codes: Codes, held: 
 
 
 def _ridge(data: _Data, classes: int) -> float:
-    """How hard biases are to be drawn: as each half is judged best by the other, or not at all."""
+    """How hard biases are shrunk: as each half is judged best by the other, or not at all."""
     if len(data) < LEAST:
         return np.inf
     half = np.arange(len(data)) % 2 == 0

@@ -118,7 +118,7 @@ SHARES: Floats = np.array(
 )
 """The shares of the eligible items an outlook is told for: closer where less is looked at."""
 OPEN = 16
-"""Steps that are reckoned with where nobody knows how many will come."""
+"""Steps that are assumed to come where nobody says how many."""
 MOST, LEAST = 3.0, 2 / 3
 """How much of its even part a step may have at most, and has at least."""
 SLACK = 1e-6

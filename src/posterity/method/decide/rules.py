@@ -58,7 +58,7 @@ class CostRatio(KnownRule):
 
     The most believed class k̂ ≠ l is taken iff p(k̂) − c·p(l) − c₀·(1 − p(k̂) − p(l)) > 0, with
     c₀ the cost of a neutral flip; for c₀ = 0 that is the paper's p(k̂)/p(l) > c. Labels of some
-    classes may be dearer: ``of`` names their own c.
+    classes may cost more: ``of`` names their own c.
 
     >>> evidence = Evidence(
     ...     label=np.array([0, 0]), vote=np.array([1, 1]), best=np.array([1, 1]),
@@ -360,12 +360,12 @@ def _unmodified(spec: Spec, text: str) -> Rule:
     least = "neutral=C0 with a number C0 ≥ 0"
     neutral = spec.number("rule", spec.options.get("neutral", "0"), least)
     wanted = "of.CLASS=C with a number C above 0, as in of.cat=50"
-    dearer = {
+    unlike = {
         unquote(key.removeprefix(OF)): spec.number("rule", spec.options[key], wanted) for key in own
     }
-    if len(dearer) < len(own):
+    if len(unlike) < len(own):
         raise InvalidParameter(f"The rule {text!r} names a class twice.")
-    return CostRatio(ratio, neutral, dearer)
+    return CostRatio(ratio, neutral, unlike)
 
 
 def _rehearsed(spec: Spec, text: str) -> AtMost | Balanced:

@@ -62,7 +62,7 @@ class ByVotes:
     name: ClassVar[str]
 
     def score(self, candidates: Candidates) -> Floats:
-        """As the beliefs have it."""
+        """By the current beliefs."""
         if candidates.value is None:
             raise InvalidParameter(
                 f"The selector '{self.name}' needs dependent beliefs: they tell how models err "

@@ -65,7 +65,7 @@ def accuracies_of(right: Any, shares: Any, out: Any) -> None:
 def shifts_of(
     right: Any, truth: Any, shares: Any, odds: Any, variance: float, turns: int, out: Any
 ) -> Any:
-    """``out`` (T, K): log-odds that a truth adds to a model's, drawn to 0; by Newton's method.
+    """``out`` (T, K): log-odds that a truth adds to a model's, shrunk to 0; by Newton's method.
 
     Returns slope and curvature at 0, from which the variance can be told: (T, K, 2).
     """

@@ -130,7 +130,7 @@ def worth_of(usual: float, told: Any, count: int, belief: Any) -> float:
 
 @compiled
 def draw(usual: float, told: Any, count: int, belief: Any) -> None:
-    """Beliefs drawn to what was true of labelled items with the same votes."""
+    """Beliefs shrunk towards what was true of labelled items with the same votes."""
     total, worth = 0.0, worth_of(usual, told, count, belief)
     for one in range(count + 1):
         total += told[one]

@@ -87,7 +87,7 @@ class Description:
     confusion: str
     prior: str | None
     """None: uniform; ``given``: the weights in the table of classes; ``labelled``: the class
-    frequencies of the labelled set; ``estimated``: those the items' votes tell of."""
+    frequencies of the labelled set; ``estimated``: those estimated from the items' votes."""
     adapt: list[str]
     """What of the items beliefs follow, see ``adapt``."""
     classes: int

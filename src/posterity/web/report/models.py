@@ -116,7 +116,7 @@ class _Cells:
         ]
 
     def heat_map(self, names: Any) -> dict[str, Any]:
-        """Shares of votes by truth, of the classes that are taken for each other most.
+        """Shares of votes by truth, of the classes that are confused most.
 
         Those of a pair beside each other, or all in their order where there is room for all.
         """

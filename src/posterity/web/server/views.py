@@ -94,7 +94,7 @@ class Views:
         return told | {"answer": answer}
 
     def choices(self, query: Query) -> View:
-        """What a planner offers, and what of it is chosen; nothing is reckoned yet."""
+        """What a planner offers, and what of it is chosen; nothing is calculated yet."""
         names = self._held.arriving()
         told: View = {"models": names, "budgets": list(prospects.BUDGETS)}
         usual = self._held.usual_rule

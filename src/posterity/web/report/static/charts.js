@@ -305,7 +305,7 @@ const Posterity = (function () {
     const held = figure.querySelector('script[type="application/json"]');
     if (held) return draw(figure, JSON.parse(held.textContent));
     const place = figure.querySelector(".plot");
-    tell(place, "Reckoning …");
+    tell(place, "Calculating …");
     const { told, error } = await ask(figure.dataset.source);
     if (error) tell(place, error);
     else return draw(figure, told);

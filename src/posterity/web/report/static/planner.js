@@ -100,7 +100,7 @@
     if (!(curve && same(curve, given))) follow(given, o.answer, mine);
   }
   // The whole curve comes point by point, once nothing else is asked for: a next move would wait
-  // for the point that is being reckoned.
+  // for the point that is being calculated.
   async function follow(given, chosen, mine) {
     await delay(250);
     for (;;) {

@@ -24,7 +24,7 @@
     bar.firstElementChild.style.setProperty("--done", String(done / cards.length));
     if (move) card.querySelector("h2").focus();
   }
-  // CSV as everybody reads it; what a spreadsheet would take for a formula stays what it is.
+  // CSV as everybody reads it; what a spreadsheet would read as a formula stays what it is.
   const cell = (text) => (/[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
   function tally() {
     const list = [...answers];
