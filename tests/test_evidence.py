@@ -594,7 +594,7 @@ def test_two_forms_at_once_are_refused(world: World) -> None:
         {"labelled": labelled, "confusion": COUNTS},
         {"confusion": COUNTS, "accuracy": 0.0},
     ):
-        with pytest.raises(InvalidParameter, match="one of labelled, confusion"):
+        with pytest.raises(InvalidParameter, match="one of `labelled=`, `confusion=`"):
             Model("m", **forms)
 
 
@@ -780,7 +780,7 @@ def test_a_model_that_cannot_be_loaded_stops_at_once(store: Store, world: World)
 
     before = contents(store)
     for broken, message in ((Broken, "cannot be loaded: OSError"), (Mute, "is not callable")):
-        model = Model("new", labelled=world.labelled_table("new"), predict=broken)  # type: ignore[arg-type]
+        model = Model("new", labelled=world.labelled_table("new"), predict=broken)
         with pytest.raises(Unavailable, match=message):
             store.update(model, budget="50%", evaluation=Evaluation(batch=5))
     assert made == [1]
