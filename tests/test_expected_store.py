@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from click.testing import CliRunner
 from posterity import Model, Store
 from posterity.cli import cli
 from posterity.engine.evaluation.plans import load_plan
+from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.history import ShardHistory
 from posterity.engine.ledger.reports import Report
 from posterity.engine.ledger.totals import Total, total_of
 from posterity.errors import InvalidData
+from posterity.method.data.votes import MISSING
 from posterity.storage.files import open_files
 from tests.stores import NAMES, RULE, World, make, update
 
@@ -184,6 +187,64 @@ def test_items_unlike_the_labelled_ones_are_told_of(tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, ["log", store.path]).output
     assert ") !" in shown
     assert "step 1: warning: the items look unlike" in shown
+
+
+def grown(path: Path, world: World, nights: list[int], budget: str | int) -> list[Report]:
+    """A store that gets items every night, and lets a better model look at them; its steps."""
+    store = Store.create(path, classes=NAMES)
+    store.add(world.table(0, nights[0]))
+    reports = [update(store, world, "old")]
+    store.register(Model("best", labelled=world.labelled_table("best")))
+    for start, stop in pairwise(nights):
+        votes = world.votes_table("best").slice(0, start)
+        reports.append(store.update("best", votes=votes, budget="10%", more=True))
+        store.add(world.table(start, stop))
+        votes = world.votes_table("best").slice(0, stop)
+        reports.append(store.update("best", votes=votes, budget=budget, more=True))
+    return reports
+
+
+@pytest.mark.parametrize(("nights", "budget"), [([2000, 3000], 1000), ([2000, 2300, 2600], "20%")])
+def test_items_that_come_later_are_not_unlike(
+    tmp_path: Path, nights: list[int], budget: str | int
+) -> None:
+    """Their labels rest on other votes than those of older items: so do some labelled ones'."""
+    world = World(items=nights[-1], labelled=1000, seed=1)
+    for report in grown(tmp_path / "store", world, nights, budget):
+        told = {one["figure"]: one for one in report.to_dict()["differences"]}
+        assert not any(one["unlike"] for one in told.values())
+        assert told["belief"]["target"] == pytest.approx(told["belief"]["labelled"], abs=0.02)
+    labels = Store(tmp_path / "store").labels().sort_by("row")["label"].to_pylist()
+    accuracy = float(np.mean(np.array(labels) == world.truth))
+    expected = report.to_dict()["expected"]["accuracy"]
+    assert expected["low"] < accuracy < expected["high"]
+
+
+def test_items_that_come_later_may_be_unlike(tmp_path: Path) -> None:
+    """One vote on each shows nothing; a second model that contradicts it does."""
+    world = World(items=3000, labelled=1000, seed=1)
+    for name in ("old", "best", "new"):
+        worse = world._guess(world.truth, 0.45)
+        world.votes[name] = np.where(np.arange(3000) < 2000, world.votes[name], worse)
+    first, *_ = grown(tmp_path / "store", world, [2000, 3000], "50%")
+    assert "unlike" not in str(first)
+    last = update(Store(tmp_path / "store"), world, "new", budget="100%")
+    assert "warning: the items look unlike the labelled set" in str(last)
+
+
+def test_items_that_come_a_few_at_a_time_are_not_left_without_a_vote(tmp_path: Path) -> None:
+    """A night's items are less than half a labelled item; those of all nights are not."""
+    world = World(items=424, labelled=60, seed=2)
+    store = Store.create(tmp_path / "store", classes=NAMES)
+    store.add(world.table(0, 400))
+    update(store, world, "old")
+    store.register(Model("best", labelled=world.labelled_table("best")))
+    for start in range(400, 424, 3):
+        store.add(world.table(start, start + 3))
+        votes = world.votes_table("best").slice(start, 3)
+        assert store.update("best", votes=votes, budget=3, more=True).first_labels == 3
+    halves = Prepared(Context(open_files(store.path)), "best")._known.rehearsal._halves
+    assert sum(int((half.labels.label == MISSING).sum()) for half in halves) <= 1
 
 
 def test_reliability_on_the_labelled_set(tmp_path: Path, world: World) -> None:

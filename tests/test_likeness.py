@@ -84,13 +84,19 @@ def test_many_classes_are_no_difference_by_themselves() -> None:
         assert abs(found[CLASSES].errors) < 4
 
 
-def test_one_step_against_all_others_is_an_accident() -> None:
+def test_one_step_against_all_others_is_an_accident_unless_it_stands_out() -> None:
     rng = np.random.default_rng(5)
-    target, labelled = drawn(rng, 2000, harder=0.08), drawn(rng, 5000)
+    target, labelled = drawn(rng, 2000, harder=0.05), drawn(rng, 5000)
     alone = shift.compare(target, labelled, NOTHING)
+    assert -shift.ALONE < alone[0].errors < -shift.CLEAR
     assert alone[0].unlike
     before = [[Difference(AGREEMENT, 0.8, 0.8, errors)] for errors in (1.0, -0.5, 0.2, 0.9)]
     assert not shift.compare(target, labelled, NOTHING, before)[0].unlike
+    far = shift.compare(drawn(rng, 2000, harder=0.3), labelled, NOTHING, 20 * before)[0]
+    assert far.unlike
+    # Not where steps have been as far apart before, to either side.
+    wild = [*before, [Difference(AGREEMENT, 0.8, 0.8, -0.6 * far.errors)]]
+    assert not shift.compare(drawn(rng, 2000, harder=0.3), labelled, NOTHING, wild)[0].unlike
     leaning = [[Difference(AGREEMENT, 0.8, 0.8, -2.5)] for _ in range(4)]
     assert shift.compare(target, labelled, NOTHING, leaning)[0].unlike
 

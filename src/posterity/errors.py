@@ -11,6 +11,7 @@
     │   └── Missing               a file that is not there, or no longer
     ├── Unavailable               a source of votes that does not answer, whatever it is asked
     ├── Untrusted                 code or a server named by a store, which nobody here has allowed
+    ├── Unlike                    items that look unlike the labelled set; their step was not made
     └── MissingExtra              an optional dependency that is not installed (also an ImportError)
 
 ``kind`` is the name used in JSON; ``exit_code`` is what the command line ends with:
@@ -148,6 +149,12 @@ class Untrusted(PosterityError):
     """A source of votes that a store names, and nobody on this machine has allowed."""
 
     kind = "untrusted"
+
+
+class Unlike(PosterityError):
+    """Items that look unlike the labelled set, in a step that is to be refused then."""
+
+    kind = "unlike"
 
 
 class PosterityWarning(UserWarning):

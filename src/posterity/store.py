@@ -66,6 +66,7 @@ class Store(StoreReader):
         confusion: str = DEFAULT_CONFUSION,
         prior: ArrayLike | str | Path | None = None,
         adapt: Adapt = True,
+        refuse_unlike: bool = False,
         shard_rows: int = SHARD_ROWS,
         options: dict[str, str] | None = None,
         executor: Executor | str | None = None,
@@ -76,7 +77,8 @@ class Store(StoreReader):
         ``beliefs``: ``"dependent"`` or ``"plain"``, which estimates confusions as ``confusion``
         says; ``prior``: ``"estimated"`` (class frequencies of the labelled set and of the items'
         votes; the default of dependent beliefs), ``"labelled"``, ``"uniform"``, one weight a class,
-        or a file; ``adapt``: see ``adapt``.
+        or a file; ``adapt``: see ``adapt``; ``refuse_unlike``: as of ``update``, where that does
+        not say otherwise.
         """
         from posterity.engine.maintenance.create import create
         from posterity.method.adapt.adapt import to_keep
@@ -97,6 +99,7 @@ class Store(StoreReader):
             confusion=confusion,
             prior=priors.kind_of(prior, weights),
             adapt=to_keep(adapt, dependent=kind == DEPENDENT),
+            refuse_unlike=refuse_unlike,
             classes=len(known),
         )
         create(open_files(path, options), known, weights, description)
@@ -234,6 +237,7 @@ class Store(StoreReader):
         seed: int = 0,
         more: bool = False,
         rebase: bool = False,
+        refuse_unlike: bool | None = None,
         plan: str | None = None,
         votes: VoteFile | Any = None,
         evaluation: Evaluation | None = None,
@@ -246,7 +250,9 @@ class Store(StoreReader):
         (``VoteFile`` says how it is read); all of them are folded unless ``budget`` or ``plan``
         says which items. Else the model's ``predict`` is asked, as ``evaluation`` says. One that
         the store names, and nobody on this machine registered, needs ``trust``, once. With
-        ``plan`` the plan's own budget, selector, rule and filter hold.
+        ``plan`` the plan's own budget, selector, rule and filter hold. ``refuse_unlike``: make no
+        step whose items look unlike the labelled set, and keep its votes; None: as the store was
+        made.
         """
         from posterity.engine.evaluation import consent
         from posterity.engine.evaluation.evaluate import Evaluation
@@ -271,8 +277,10 @@ class Store(StoreReader):
             evaluation or Evaluation(),
             progress,
         )
-        done = update(context, request, asked, plan_id=plan, more=more, rebase=rebase)
-        return done.with_notes(note)
+        if refuse_unlike is None:
+            refuse_unlike = context.description.refuse_unlike
+        how = {"more": more, "rebase": rebase, "refuse_unlike": refuse_unlike}
+        return update(context, request, asked, plan_id=plan, **how).with_notes(note)
 
     def _request(
         self,

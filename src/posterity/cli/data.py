@@ -92,6 +92,11 @@ _model_options = with_options(
     metavar="LIST",
     help="What dependent beliefs adapt to in the items: difficulty, confusions, none.",
 )
+@click.option(
+    "--refuse-unlike",
+    is_flag=True,
+    help="Let updates refuse a step whose items look unlike the labelled set; as of `update`.",
+)
 @click.option("--shard-rows", type=int, help="Rows per shard. [default: about 4 million]")
 @as_json_option
 def init_command(
@@ -103,6 +108,7 @@ def init_command(
     confusion: str,
     prior: str | None,
     adapt: str,
+    refuse_unlike: bool,
     shard_rows: int | None,
     as_json: bool,
 ) -> None:
@@ -116,6 +122,7 @@ def init_command(
     names = read_names(classes, kind, column)
     options: dict[str, Any] = {} if shard_rows is None else {"shard_rows": shard_rows}
     options |= {"beliefs": beliefs, "confusion": confusion, "prior": prior, "adapt": adapt}
+    options["refuse_unlike"] = refuse_unlike
     already = is_store(store)
     made = Store.create(store, classes=names, **options)
     if as_json:

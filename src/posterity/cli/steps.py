@@ -152,6 +152,12 @@ def compare_command(
 @click.option("--plan", metavar="ID", help="Carry out exactly this plan.")
 @click.option("--resume", "run", metavar="RUN", help="Go on with this unfinished run.")
 @click.option("--rebase", is_flag=True, help="Fold votes planned at an older step.")
+@click.option(
+    "--refuse-unlike/--accept-unlike",
+    default=None,
+    help="Make no step whose items look unlike the labelled set: exit with 1, and keep its votes."
+    " [default: --accept-unlike, or as of `init`]",
+)
 @click.option("--predict", metavar="SOURCE", help="Ask this: MODULE:NAME, or an adapter.")
 @click.option("--trust", is_flag=True, help="Run the source the store names; asked once per store.")
 @click.option(

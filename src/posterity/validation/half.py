@@ -28,6 +28,8 @@ class Half:
         """Which of the labelled items they are."""
         self.truth = truth[self.own]
         self.shard = Shard(prior, len(self.own), [rule], dependent=dependent)
+        self.here: Mask = np.ones(len(self.own), dtype=np.bool_)
+        """Which of them have arrived by now."""
         self.voted: dict[int, Mask] = {}
         """Which items each model has voted on."""
         self.cast = VoteTable.only(np.full((len(self.own), 0), MISSING, dtype=np.int32))
@@ -42,7 +44,7 @@ class Half:
 
     def eligible(self, votes: Codes, model: int) -> Mask:
         """Which items the model could vote on."""
-        may: Mask = votes[self.own] != MISSING
+        may: Mask = (votes[self.own] != MISSING) & self.here
         return may & ~self.voted[model] if model in self.voted else may
 
     def worth(

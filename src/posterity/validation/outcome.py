@@ -28,6 +28,8 @@ class Rehearsed:
 
     items: int
     evaluations: int
+    labels: int
+    """How many items had a label before; accuracies are theirs, or of all if none had one."""
     accuracy_before: float
     accuracy_after: float
     fixed: int
@@ -47,7 +49,7 @@ class Rehearsed:
         return told | {"choices": [self._choice(one) for one in self.choices]}
 
     def _choice(self, one: RatioOutcome) -> dict[str, Any]:
-        after = self.accuracy_before + one.net / max(1, self.items)
+        after = self.accuracy_before + one.net / max(1, self.labels)
         return {**vars(one), "accuracy_after": after}
 
     def net(self, items: int) -> Estimate:
@@ -88,6 +90,9 @@ class PastStep:
     votes: Codes | SoftVotes
     model: int
     share: float
+    """Of the items there were."""
+    there: float = 1.0
+    """The share of all items that were there."""
 
 
 @dataclass(frozen=True)

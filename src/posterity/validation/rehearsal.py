@@ -31,6 +31,7 @@ from posterity.method.decide.rules import (
     Rule,
     decide,
 )
+from posterity.method.decide.selectors import row_hash
 from posterity.method.step import choose, in_order, settle
 from posterity.validation.cross_fits import Confusions, Fits
 from posterity.validation.half import Half, flips_tried, margins_of
@@ -62,10 +63,33 @@ class Rehearsal:
         self._watched = watched
         self.calibrator: Floats = np.array(PLAIN_CALIBRATOR)
         self._items = len(truth)
+        self._there, self._owed = float(self._items), 0.0
         self._halves = [Half(truth, prior, rule, side, dependent) for side in (0, 1)]
         self._steps: list[tuple[StepHalf, StepHalf]] = []
         self.number = 0
         """Steps made so far."""
+
+    def arrive(self, share: float) -> None:
+        """So many of the labelled items are there from now on: those that come first by a hash.
+
+        Where items were added to a store between its steps, the later ones have other votes.
+        """
+        self._there = share * self._items
+        here, every = np.zeros(self._items, dtype=np.bool_), np.arange(self._items)
+        # In pairs, one of each half: as many of both are new.
+        here[np.argsort(row_hash(every // 2), kind="stable")[: round(self._there)]] = True
+        for half in self._halves:
+            half.here = here[half.own]
+
+    def budget(self, share: float) -> Budget:
+        """A share of the items there are, for the next step.
+
+        What rounding leaves is for the step after it: of items that arrive a few at a time, many
+        would be left without a vote.
+        """
+        exact = share * self._there + self._owed
+        self._owed = exact - round(exact)
+        return Budget.of(round(exact))
 
     @property
     def sizes(self) -> Counts:
@@ -106,8 +130,12 @@ class Rehearsal:
             chosen = self._choose((None, None), cast, step)
             known = [confusions[step.model] for confusions in fits.halves]
         done, fixed, broken = [], 0, 0
-        right_before, right_after = list[int](), list[int]()
-        for half, rows, by in zip(self._halves, chosen, known, strict=True):
+        had = [half.labels.label != MISSING for half in self._halves]
+        labels_before = sum(int(mask.sum()) for mask in had)
+        if not labels_before:
+            had = [np.ones(len(half.own), dtype=np.bool_) for half in self._halves]
+        right_before = right_after = 0
+        for half, rows, by, there in zip(self._halves, chosen, known, had, strict=True):
             labels, truth = half.labels, half.truth
             half.shard.rules = [step.rule]
             before, believed = labels.label.copy(), labels.belief.copy()
@@ -120,8 +148,8 @@ class Rehearsal:
                 made += settle(half.shard)
             flips = metrics.score_step(truth, before, labels.label, evaluations=len(rows)).flips
             fixed, broken = fixed + flips.positive, broken + flips.negative
-            right_before.append(int((before == truth).sum()))
-            right_after.append(int((labels.label == truth).sum()))
+            right_before += int((before == truth).sum())
+            right_after += int((labels.label == truth)[there].sum())
             if isinstance(by, Dependence):
                 seen = Seen.of(before[rows], believed[rows], cast[half.own[rows]], by.classes)
                 drift = half.shard.dependent.drift(by, labels.label, labels.belief)
@@ -134,8 +162,9 @@ class Rehearsal:
         return Rehearsed(
             items=self._items,
             evaluations=sum(map(len, chosen)),
-            accuracy_before=self._accuracy(right_before, dependent=bool(done)),
-            accuracy_after=self._accuracy(right_after, dependent=bool(done)),
+            labels=labels_before,
+            accuracy_before=right_before / max(1, labels_before),
+            accuracy_after=right_after / max(1, labels_before or self._items),
             fixed=fixed,
             broken=broken,
             dispersion=1.0 if trust is None else trust.dispersion,
@@ -143,14 +172,6 @@ class Rehearsal:
             ratio=step.rule.ratio if isinstance(step.rule, (AtMost, Balanced)) else None,
             choices=() if margins is None else tuple(margins.outcomes(balance.SHOWN)),
         )
-
-    def _accuracy(self, right: Sequence[int], *, dependent: bool) -> float:
-        """The share of labelled items that are right, from how many are in each half."""
-        if dependent:
-            return sum(right) / max(self._items, 1)
-        # As a mean of both halves: the same but for rounding.
-        sizes = [len(half.own) for half in self._halves]
-        return float(np.dot(np.divide(sizes, self._items), np.divide(right, sizes)))
 
     def _calibrate(
         self, fits: Fits, votes: Codes | SoftVotes, step: RehearsedStep, target: Target | None

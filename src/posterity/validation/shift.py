@@ -29,6 +29,9 @@ from posterity.validation.expectation import Sums
 CLEAR, LEANS = 4.0, 2.0
 """Standard errors beyond which the difference of a step is no accident, if that of all steps so far
 is in the mean beyond the second. Like sets differ to either side, by what they learn and choose."""
+ALONE, MORE = 6.0, 2.0
+"""Standard errors beyond which a step is no accident whatever was before, if no step before was
+half as far apart: many good steps must not hide a bad one."""
 AGREEMENT, BELIEF, CLASSES = "agreement", "belief", "classes"
 MATTERS = {AGREEMENT: 0.03, BELIEF: 0.02, CLASSES: 0.1}
 """Smaller differences do little harm, however sure one is of them."""
@@ -104,7 +107,9 @@ class Difference(Result):
         """The same, when it is known how much like sets differ, and what earlier steps said."""
         errors = self.errors / sqrt(dispersion)
         mean = (sum(earlier) + errors) / (len(earlier) + 1)
-        clear = abs(errors) > CLEAR and abs(mean) > LEANS and mean * errors > 0
+        leaning = abs(errors) > CLEAR and abs(mean) > LEANS and mean * errors > 0
+        usual = max(map(abs, earlier), default=0.0)
+        clear = leaning or (abs(errors) > ALONE and abs(errors) > MORE * usual)
         large = abs(self.apart) > MATTERS[self.figure]
         return replace(self, errors=errors, unlike=clear and large)
 
@@ -154,6 +159,14 @@ def compare(
     ]
 
 
+def told(found: Sequence[Difference]) -> str:
+    """In what the target is unlike the labelled set."""
+    return (
+        "the items look unlike the labelled set: "
+        f"{'; '.join(str(one) for one in found if one.unlike)}"
+    )
+
+
 def warning(found: Sequence[Difference]) -> str:
     """What is worth telling of them: nothing where the target is like the labelled set."""
     unlike = [one for one in found if one.unlike]
@@ -162,7 +175,7 @@ def warning(found: Sequence[Difference]) -> str:
     sides = {one.apart > 0 for one in unlike if one.figure != CLASSES}
     expected = "off" if len(sides) != 1 else "too low" if sides.pop() else "too high"
     return (
-        f"warning: the items look unlike the labelled set: {'; '.join(map(str, unlike))}. "
+        f"warning: {told(unlike)}. "
         f"Expected figures may be {expected}; label some items like these, and give them with the "
         "next model."
     )

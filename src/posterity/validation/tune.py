@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from posterity._text import Progress, Result, counted, lines
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.data.arrays import Codes, Counts, Floats, Mask
-from posterity.method.decide.budget import Budget
 from posterity.method.decide.policy import AT_MOST, Figures, Goal, Policy
 from posterity.method.decide.rules import MaxBelief
 from posterity.method.decide.selectors import Value
@@ -87,11 +86,13 @@ class Trial:
         number = self.rehearsal.number
         past = self.history[number]
         known = partial(_believed, past.fits, self.rehearsal)
-        budget = Budget.of(round(past.share * len(self.truth)))
+        self.rehearsal.arrive(past.there)
         done = self.rehearsal.step(
             past.fits,
             past.votes,
-            RehearsedStep(past.model, policy.selector, policy.rule, budget),
+            RehearsedStep(
+                past.model, policy.selector, policy.rule, self.rehearsal.budget(past.share)
+            ),
             last=number + 1 == len(self.history),
             target=Target(self.items, known(), known),
         )

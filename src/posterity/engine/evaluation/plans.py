@@ -274,7 +274,7 @@ class Plan:
             )
         if not told or not told["choices"] or told["fixed"] or told["broken"]:
             return ""
-        if not told["evaluations"] or told["accuracy_after"] != told["accuracy_before"]:
+        if not told["evaluations"] or told["labels"] < told["items"]:
             return ""  # first labels
         best = max(told["choices"], key=lambda one: one["fixed"] - one["broken"])
         if best["fixed"] <= best["broken"]:

@@ -14,29 +14,27 @@ from functools import partial
 import numpy as np
 
 from posterity.engine.labelled.labelled_votes import (
+    Labelled,
     answered_votes,
-    labelled_rows,
-    labelled_weights,
+    labelled_of,
     temperatures_of,
 )
 from posterity.engine.labelled.sample import Sample, VotesOf
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Fit
-from posterity.engine.ledger.steps import SETTLE, live_voteless, without_policies
+from posterity.engine.ledger.steps import SETTLE, Header, live_voteless, without_policies
 from posterity.errors import InvalidParameter, StoreError
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.beliefs.priors import ESTIMATED
 from posterity.method.data.arrays import Codes, Counts, Floats
-from posterity.method.data.votes import MISSING, SoftVotes
+from posterity.method.data.votes import SoftVotes
 from posterity.method.decide.balance import RatioOutcome
 from posterity.method.decide.budget import FULL, Budget, Outlook
 from posterity.method.decide.defaults import DEPENDENT
 from posterity.method.decide.rules import MaxBelief, Rule, traits
 from posterity.method.decide.selectors import Selector, without_value
 from posterity.method.decide.selectors import parse as parse_selector
-from posterity.storage import parquet
-from posterity.validation import shift
 from posterity.validation.cross_fits import Confusions, Fits, SoftReadings
 from posterity.validation.expectation import LEAST
 from posterity.validation.outcome import PastStep, Rehearsed, RehearsedStep, Target
@@ -47,66 +45,6 @@ WHY_PLAIN = (
     "plain beliefs: dependent ones need labelled votes with ids, of all models on at least "
     f"{LEAST} items that weights leave"
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Labelled:
-    """What the models of a store have voted on the same labelled items."""
-
-    truth: Codes
-    votes: Codes
-    """(n, T) −1 where a model has none."""
-    soft: list[SoftVotes | None]
-    """Of each model, where all of its votes on these items are soft."""
-    keys: list[str]
-    given: int
-    """How many there were before they were weighed."""
-
-
-def labelled_of(context: Context, models: Sequence[str], *, dependent: bool) -> Labelled | None:
-    """The labelled items of these models; None where too few are known to be the same.
-
-    For dependent beliefs only those that weights leave, and soft votes as they are.
-    """
-    if not all(context.models[name].settings.keyed for name in models):
-        return None  # also where a confusion was stated: nobody knows on which items
-    tables = [labelled_rows(context, context.models[name]) for name in models]
-    weight_of: dict[str, float] = {}
-    rows_of = []
-    for own in tables:
-        names, cast = own.column("key").to_pylist(), own.column("vote").to_pylist()
-        rows_of.append({key: row for row, key in enumerate(names) if cast[row] != MISSING})
-        weights = labelled_weights(own)
-        if weights is not None:  # the latest that came with any has it
-            weight_of = dict(zip(names, weights.tolist(), strict=True))
-    keys = sorted(set(rows_of[0]).intersection(*rows_of[1:]))
-    places = np.array([[rows[key] for key in keys] for rows in rows_of], dtype=np.int64)
-    truths, votes = (
-        np.stack(
-            [own.column(name).to_numpy()[at] for own, at in zip(tables, places, strict=True)],
-            axis=1,
-        )
-        for name in ("truth", "vote")
-    )
-    # Models that disagree about the truth of an item cannot be compared on it.
-    kept = np.flatnonzero((truths == truths[:, :1]).all(axis=1))
-    given = len(kept)
-    if weight_of and dependent and given >= LEAST:
-        kept = kept[shift.kept(np.array([weight_of[keys[at]] for at in kept.tolist()]))]
-    if len(kept) < LEAST:
-        return None
-    soft: list[SoftVotes | None] = []
-    for own, at in zip(tables, places, strict=True):
-        each = parquet.from_columns(own, own.column("vote").to_numpy()) if dependent else None
-        each = None if each is None else each[at[kept]]
-        soft.append(None if each is None or (each.hard == MISSING).any() else each)
-    return Labelled(
-        truths[kept, 0].astype(np.int32),
-        votes[kept].astype(np.int32),
-        soft,
-        [keys[at] for at in kept.tolist()],
-        given,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,11 +64,13 @@ class Walked:
         prior: Floats,
         *,
         dependent: bool,
+        items: int,
         counts: Counts | None = None,
         watched: bool = False,
     ) -> Walked | None:
         """Of a store these models vote on; None with too few labelled items.
 
+        ``items``: how many the next step is about; of those only a part was there for earlier ones.
         ``counts``: of the labelled items that the prior is learnt from, by class.
         """
         labelled = labelled_of(context, models, dependent=dependent)
@@ -149,8 +89,10 @@ class Walked:
         for number, header in enumerate(live):
             walked._between(context, number)
             selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
+            rehearsal.arrive(_there(header, items))
             walked.step(header.voter, selector, rule, header.share)
         walked._between(context, len(live))
+        rehearsal.arrive(1.0)
         return walked
 
     def _between(self, context: Context, number: int) -> None:
@@ -176,7 +118,7 @@ class Walked:
         """One more step, on the same share of the labelled items as of all items."""
         place, share = self.models.index(model), min(1.0, share)
         if isinstance(self.fits, Fits):
-            budget = Budget.of(round(share * len(self.labelled.truth)))
+            budget = self.rehearsal.budget(share)
         else:
             selector = without_value(selector)
             budget = Budget.of(share) if self.rehearsal.number else FULL
@@ -188,10 +130,10 @@ class Walked:
         step = RehearsedStep(self.models.index(model), selector, rule, FULL)
         return self.rehearsal.outlook(self.dependent, self._votes(step.model), step)
 
-    def past(self, model: str, share: float) -> PastStep:
+    def past(self, model: str, share: float, there: float) -> PastStep:
         """A step, to be made again under another policy."""
         place = self.models.index(model)
-        return PastStep(self.dependent, self._votes(place), place, share)
+        return PastStep(self.dependent, self._votes(place), place, min(1.0, share), there)
 
     def _votes(self, place: int) -> Codes | SoftVotes:
         soft = self.labelled.soft[place]
@@ -236,7 +178,14 @@ def voters(context: Context, arriving: str) -> list[str]:
     return list(dict.fromkeys([*(header.voter for header in context.live_updates), arriving]))
 
 
-def made_of(context: Context, models: Sequence[str], prior: Floats) -> tuple[Hashable, ...]:
+def _there(header: Header, items: int) -> float:
+    """The share of so many items that was there when a step was planned."""
+    return min(1.0, header.items / max(1, items))
+
+
+def made_of(
+    context: Context, models: Sequence[str], prior: Floats, items: int
+) -> tuple[Hashable, ...]:
     """What the labelled items' steps depend on: where it is the same, so are they."""
     steps = map(repr, without_policies(context.headers))
     snapshots = context.arrivals.data_files(), context.labelled_table.data_files()
@@ -244,17 +193,25 @@ def made_of(context: Context, models: Sequence[str], prior: Floats) -> tuple[Has
     names = (*steps, *(file.path for files in snapshots for file in files))
     removed = len(context.removed)  # answers may be about items that are gone
     # Of copies of a store one may have more classes, and another prior.
-    return (*names, *models, prior.tobytes(), removed)
+    return (*names, *models, prior.tobytes(), removed, items)
 
 
 def _walked(
-    context: Context, models: list[str], prior: Floats, counts: Counts | None, *, watched: bool
+    context: Context,
+    models: list[str],
+    prior: Floats,
+    counts: Counts | None,
+    *,
+    items: int,
+    watched: bool,
 ) -> Walked | None:
     known = None if counts is None else counts.tobytes()
-    key = (*made_of(context, models, prior), known, watched)
+    key = (*made_of(context, models, prior, items), known, watched)
     kept = _LAST.get(key)
     if kept is None:
-        kept = Walked.of(context, models, prior, dependent=True, counts=counts, watched=watched)
+        kept = Walked.of(
+            context, models, prior, dependent=True, items=items, counts=counts, watched=watched
+        )
         _LAST.clear()
         _LAST[key] = kept
     return None if kept is None else kept.copy()
@@ -263,8 +220,13 @@ def _walked(
 class Prepared:
     """A step that is about to be planned or made, with what the labelled set says of it."""
 
-    def __init__(self, context: Context, arriving: str, *, watched: bool = False) -> None:
-        """``watched``: the most believed classes are looked at too, which takes longer."""
+    def __init__(
+        self, context: Context, arriving: str, *, items: int | None = None, watched: bool = False
+    ) -> None:
+        """``items``: how many there were when it was planned; None: it is planned now.
+        ``watched``: the most believed classes are looked at too, which takes longer.
+        """
+        self._items = context.rows if items is None else items
         self._context, self._live, self.arriving = context, context.live_updates, arriving
         self.models = voters(context, arriving)
         self.model = self.models.index(arriving)
@@ -272,7 +234,8 @@ class Prepared:
         self._walked, self.why_plain = None, ""
         if context.description.beliefs == DEPENDENT:
             counts = context.fits.class_counts(arriving)
-            self._walked = _walked(context, self.models, self.base.prior, counts, watched=watched)
+            about = (context, self.models, self.base.prior, counts)
+            self._walked = _walked(*about, items=self._items, watched=watched)
             self.why_plain = "" if self._walked else WHY_PLAIN
 
     def again(self) -> Prepared:
@@ -291,7 +254,8 @@ class Prepared:
         if self.dependent:
             return self.rehearse(selector, rule, share, last=True)
         self.refuse_promise(rule)
-        walked = Walked.of(self._context, self.models, self.base.prior, dependent=False)
+        about = (self._context, self.models, self.base.prior)
+        walked = Walked.of(*about, dependent=False, items=self._items)
         if walked is None:
             return None
         return walked.step(self.arriving, selector, rule, share, last=True)
@@ -329,10 +293,10 @@ class Prepared:
 
         ``share``: of the items it would look at; None: it has had its step.
         """
-        known, told = self._known, [(one.voter, one.share) for one in self._live]
+        known = self._known
+        steps = [known.past(one.voter, one.share, _there(one, self._items)) for one in self._live]
         if share is not None:
-            told.append((self.arriving, share))
-        steps = [known.past(name, min(1.0, part)) for name, part in told]
+            steps.append(known.past(self.arriving, share, 1.0))
         return known.labelled.truth, self.base.prior, steps
 
     def outlook(self, selector: Selector, rule: Rule) -> Outlook:

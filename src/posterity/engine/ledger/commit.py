@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from posterity.engine.ledger.context import HEAD, PURGED, Context
 from posterity.engine.ledger.steps import Header
-from posterity.errors import CommitConflict
+from posterity.errors import CommitConflict, Unlike
 from posterity.storage.delta.commits import DataFile
 from posterity.storage.delta.schema import HEADER_SHARD
 from posterity.storage.delta.table import Table
@@ -56,14 +56,16 @@ def retried(
 
 @contextmanager
 def discarded(table: Table, files: Sequence[DataFile]) -> Iterator[None]:
-    """Delete files that were written in vain; what else can go wrong may go wrong after a commit.
+    """Delete files that were written in vain: another process was first, or the step is refused.
+
+    What else can go wrong may go wrong after a commit.
 
     Not on an object store, where a request that is given up may be carried out later: its orphans
     are left to a vacuum.
     """
     try:
         yield
-    except CommitConflict:
+    except (CommitConflict, Unlike):
         for file in files if isinstance(table.files, LocalFiles) else ():
             table.files.delete(f"{table.name}/{file.path}")
         raise

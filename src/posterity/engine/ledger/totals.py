@@ -23,17 +23,6 @@ from posterity.method.data.votes import MISSING
 from posterity.validation.expectation import Sums
 
 
-def correctable(context: Context, evaluations: int, first: int) -> tuple[float, int]:
-    """Which share of the items with a label a step looks at, and how many items those are.
-
-    ``first`` of its items have none yet: they come first, and nothing about them can be corrected.
-    """
-    if not first or not context.live_updates:
-        return evaluations / max(1, context.there), context.there
-    labels = min(context.there, total_of(context).labels)
-    return (evaluations - first) / max(1, labels), labels
-
-
 @dataclass(frozen=True)
 class Total:
     """How many items have a label, and how much these are believed."""

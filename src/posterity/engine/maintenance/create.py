@@ -47,7 +47,7 @@ def create(
     given, kept = asdict(description), asdict(found)
     differ = [
         name
-        for name in ("beliefs", "confusion", "prior", "adapt", "shard_rows")
+        for name in ("beliefs", "confusion", "prior", "adapt", "refuse_unlike", "shard_rows")
         if given[name] != kept[name]
     ]
     if not table.equals(rows.cast(table.schema)):

@@ -13,7 +13,7 @@ from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.reports import accuracy_now
-from posterity.engine.ledger.totals import correctable, total_of
+from posterity.engine.ledger.totals import total_of
 from posterity.engine.plan.compare import eligible_items
 from posterity.engine.plan.policy import policy_for
 from posterity.method.decide.budget import Budget
@@ -85,11 +85,9 @@ class Prospects:
         evaluations = Budget.of(budget).evaluations(self.eligible)
         share = evaluations / max(1, context.there)
         note, told = self.note, None
-        first = min(evaluations, self._unlabelled)
-        on_labels, labels = correctable(context, evaluations, first)
         if not note:
             told = self._prepared.again().outcome(
-                parse_selector(request.selector), context.rule(request.rule), on_labels
+                parse_selector(request.selector), context.rule(request.rule), share
             )
             note = "" if told is not None else f"No rehearsal: {NO_REHEARSAL}."
         now = accuracy_now(context)
@@ -110,7 +108,7 @@ class Prospects:
             "cost": self.model.settings.cost_of(evaluations),
             "note": note,
             "accuracy_now": None if now is None else now.to_dict(),
-            **self._expected(told, now, labels),
+            **self._expected(told, now, context.there),
         }
 
     def _expected(self, told: Rehearsed | None, now: Estimate | None, there: int) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.proposals import count_pending
 from posterity.engine.ledger.steps import failed_rows
-from posterity.engine.ledger.totals import correctable
 from posterity.engine.plan.account import allot
 from posterity.engine.plan.reach import best_odds
 from posterity.engine.plan.score import Scoring, Survey, Taken, Worth
@@ -78,10 +77,9 @@ def make_plan(
         told.update(part.tobytes())
     pending, reconsidered = count_pending(context, rows)
     names = ["no label yet", *(str(name) for name in context.classes)]
-    share, labels = correctable(context, len(rows), int(counts[0]))
-    told_by = prepared.outcome(selector, rule, share)
+    told_by = prepared.outcome(selector, rule, len(rows) / max(1, context.there))
     # While nothing is labelled there is nothing to correct.
-    net = told_by.net(labels) if told_by is not None and context.live_updates else None
+    net = told_by.net(context.there) if told_by is not None and context.live_updates else None
     return Plan(
         id=f"{request.digest}-{told.hexdigest()[:8]}",
         request=request,

@@ -151,7 +151,7 @@ class Tracks:
         models, prior = voters(context, arriving), context.fits.now(arriving).prior
         # Models that have voted before have the same history, and another next step.
         about = [FORMAT, __version__, context.there, arriving, share]
-        parts = [*about, *made_of(context, models, prior)]
+        parts = [*about, *made_of(context, models, prior, context.rows)]
         self._whose = hashlib.sha256(repr(parts).encode()).hexdigest()
         folder = cache_folder(context.description.store)
         self._path: Path | None = None if folder is None else folder / "tune.cache"

@@ -17,7 +17,7 @@ from posterity.engine.evaluation.vote_file import FromFile
 from posterity.engine.items.lookup import id_of
 from posterity.engine.labelled.rehearse import Prepared, keep_fit
 from posterity.engine.labelled.sample import Sample
-from posterity.engine.ledger.commit import commit_step
+from posterity.engine.ledger.commit import commit_step, discarded
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.decide import StepPolicy
 from posterity.engine.ledger.fits import Fit
@@ -28,14 +28,14 @@ from posterity.engine.ledger.steps import UPDATE, Header, failed_rows
 from posterity.engine.ledger.totals import total_of
 from posterity.engine.plan.account import overspent
 from posterity.engine.steps.fold import Fold, FoldedShards, settle_shard
-from posterity.errors import StoreError
+from posterity.errors import StoreError, Unlike
 from posterity.method.adapt import class_shares
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.priors import ESTIMATED, UNIFORM
 from posterity.method.decide.rules import CAUTIOUS, AtMost, Balanced, Rule
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.validation.outcome import Trust
-from posterity.validation.shift import Difference, Seen, warning
+from posterity.validation.shift import Difference, Seen, told, warning
 
 FOLLOWED, CONTRADICTED = 0.01, 0.05
 """The share of items that must have another class: what moved less is not listed."""
@@ -44,8 +44,17 @@ SHOWN = 3
 """Classes that are listed, those that moved most."""
 
 
-def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None = None) -> Report:
+def commit_votes(
+    context: Context,
+    plan: Plan,
+    run: Run,
+    file: FromFile | None = None,
+    *,
+    refuse_unlike: bool = False,
+) -> Report:
     """Fold a run's votes shard by shard and make them a step with one commit.
+
+    ``refuse_unlike``: not where the items look unlike the labelled set; the run keeps the votes.
 
     Flips that were pending on items without a vote are made. The header keeps what the report says,
     but for the item that failed first and why: an item that is removed has to be forgotten.
@@ -80,6 +89,15 @@ def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None =
     tally, total = found.tally, total_of(context) + found.moved
     failure = f"{counted(len(failed), 'item')} failed" if failed else ""
     differences = _differences(live, basis.trust, found.seen.with_held(total.sums))
+    if refuse_unlike and any(one.unlike for one in differences):
+        with discarded(context.layout.ledger, found.files):
+            raise Unlike(
+                f"The step was not made, and no label changed: {told(differences)}.",
+                hint=f"{counted(folded, 'vote')} of {plan.request.model} are kept. If the items "
+                "are meant to be unlike, run the same again with --accept-unlike "
+                "(refuse_unlike=False), which asks the model nothing again. Else drop the votes: "
+                f"posterity runs STORE --drop {plan.id}",
+            )
     over = ""
     if plan.spending is not None:
         over = overspent(context, plan.request.budget, plan.spending, folded + len(failed))
@@ -134,7 +152,8 @@ class _Basis:
 
 
 def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
-    prepared, rule = Prepared(context, plan.request.model), context.rule(plan.request.rule)
+    prepared = Prepared(context, plan.request.model, items=plan.items)
+    rule = context.rule(plan.request.rule)
     if not prepared.dependent:
         prepared.refuse_promise(rule)
         if isinstance(rule, Balanced):
@@ -156,7 +175,8 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
             f"A cost ratio of {rehearsed.ratio:g} keeps the promise '{rule}' for items like the "
             "labelled ones."
         )
-    if isinstance(rule, Balanced) and context.live_updates:  # a first label breaks nothing
+    choice = any(one.fixed or one.broken for one in rehearsed.choices)  # first labels leave none
+    if isinstance(rule, Balanced) and choice:
         notes.append(f"Cost ratio {rehearsed.ratio:g}, chosen on the labelled set ({rule}).")
     if isinstance(rule, (AtMost, Balanced)):
         rule = replace(rule, ratio=rehearsed.ratio)

@@ -109,8 +109,13 @@ def update(
     plan_id: str | None = None,
     more: bool = False,
     rebase: bool = False,
+    refuse_unlike: bool = False,
 ) -> Report:
-    """Carry out a request, or the plan of this id: once, however often it is asked for."""
+    """Carry out a request, or the plan of this id: once, however often it is asked for.
+
+    ``refuse_unlike``: make no step whose items look unlike the labelled set.
+    """
+    how = {"rebase": rebase, "refuse_unlike": refuse_unlike}
     learnt = Learnt()
     if context.model(request.model).pending:
         learnt = learn(context, request, votes)
@@ -121,17 +126,17 @@ def update(
 
     def attempt(now: Context) -> Report:
         if plan_id is not None:
-            return _carry_out_kept(now, request, plan_id, votes, rebase=rebase)
+            return _carry_out_kept(now, request, plan_id, votes, **how)
         if votes.file is not None and request.budget is None:
             with plan_of_file(now, request, votes.file) as (whole, fill):
                 # Its votes are paid for, whatever step was made meanwhile.
-                return carry_out(now, whole, fill, rebase=True)
+                return carry_out(now, whole, fill, rebase=True, refuse_unlike=refuse_unlike)
         # A file has no votes on these, or it would not be what the model failed on.
         plan = find_plan(now, request, more=more, retry=votes.predict is not None)
         if plan is None:
             _finish(now)
             return Report.nothing(request.model, DONE)
-        return carry_out(now, plan, votes, rebase=rebase)
+        return carry_out(now, plan, votes, **how)
 
     return _after(learnt, retried(context, attempt, lost=Superseded))
 
@@ -142,7 +147,7 @@ def _after(learnt: Learnt, report: Report) -> Report:
 
 
 def _carry_out_kept(
-    context: Context, request: Request, plan_id: str, votes: Votes, *, rebase: bool
+    context: Context, request: Request, plan_id: str, votes: Votes, **how: bool
 ) -> Report:
     if is_labelled(plan_id):  # asked twice
         return Report.nothing(request.model, str(registered(context, request.model)))
@@ -156,10 +161,17 @@ def _carry_out_kept(
             f"The plan '{plan_id}' is for the model '{kept.request.model}', not for "
             f"'{request.model}'."
         )
-    return carry_out(context, kept, votes, rebase=rebase)
+    return carry_out(context, kept, votes, **how)
 
 
-def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool = False) -> Report:
+def carry_out(
+    context: Context,
+    plan: Plan,
+    evaluate: Evaluate,
+    *,
+    rebase: bool = False,
+    refuse_unlike: bool = False,
+) -> Report:
     """Evaluate a plan, fold its votes, decide, and commit one step."""
     made = step_of(context, plan.id)
     if made is not None:
@@ -185,7 +197,8 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
         _keep_plan(now, plan)
         _refuse_moved(now, plan, rebase)
         try:
-            report = commit_votes(now, plan, Run(now, plan.id), file)
+            run = Run(now, plan.id)
+            report = commit_votes(now, plan, run, file, refuse_unlike=refuse_unlike)
         except (CommitConflict, Missing):
             # By a compaction, which moves no head; or by a step, which is seen above: if it is this
             # run's own, made by another process, the votes are gone by now.

@@ -90,6 +90,8 @@ class Description:
     frequencies of the labelled set; ``estimated``: those estimated from the items' votes."""
     adapt: list[str]
     """What of the items beliefs follow, see ``adapt``."""
+    refuse_unlike: bool
+    """Whether updates refuse steps whose items look unlike the labelled set, if nobody says so."""
     classes: int
     """How many there were at first."""
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
