@@ -72,7 +72,7 @@ def test_flips_are_what_a_step_changed(store: Store, world: World) -> None:
         assert row["step"] == 2
         assert row["reason"] == "vote of best under replace"
         assert 0 <= row["belief"] <= 1
-    report = store.log()[2].report
+    report = store.steps[2].report
     assert len(table) == report["flips"] > 0
     assert {row["reason"] for row in store.flips(1).to_pylist()} == {"vote of new under max-belief"}
 
@@ -203,13 +203,13 @@ def test_changes_applied_to_what_was_give_what_is(
     for move in moves:
         if isinstance(move, int):
             try:
-                store.revert(move % len(store.log()))
+                store.revert(move % len(store.steps))
             except InvalidParameter:
                 continue  # would give a model two votes
         else:
             name, budget, rule = move
             store.update(WORLD.model(name), budget=budget, rule=rule, more=True)
-        seen[len(store.log()) - 1] = labels(store)
+        seen[len(store.steps) - 1] = labels(store)
     now = labels(store)
     for since, was in seen.items():
         changes = store.labels(since=since).to_pylist()

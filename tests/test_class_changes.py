@@ -213,7 +213,7 @@ def test_a_labelled_prior_is_kept_with_each_step(tmp_path: Path, world: World) -
     store = small_store(tmp_path / "store", world, prior="labelled")
     never = small_store(tmp_path / "never", world, prior="labelled")
     codes = [NAMES.tolist().index(name) for name in world.labelled_truth]
-    (header,) = store.log()
+    (header,) = store.steps
     assert header.fit["prior"] == pytest.approx(naive.labelled_prior(codes, 4))
     store.update(world.model("mid"), budget="50%", rule="max-belief")
     skewed = {
@@ -229,7 +229,7 @@ def test_a_labelled_prior_is_kept_with_each_step(tmp_path: Path, world: World) -
         held.update(Model("best", confusion=SURE, predict=predict), budget="100%")
         held.update(Model("one", accuracy=0.9, predict=predict), budget="100%")
     expected = naive.labelled_prior([0] * 45 + [1] * 5, 4)
-    for header in store.log()[2:]:
+    for header in store.steps[2:]:
         assert header.fit["prior"] == pytest.approx(expected)
     assert store.check() == []
     store.register(Model("last", labelled={"truth": ["owl"] * 9, "vote": ["owl"] * 9}))
@@ -240,7 +240,7 @@ def test_a_labelled_prior_is_kept_with_each_step(tmp_path: Path, world: World) -
     assert store.check() == []
     store.append_classes(["eel"])
     store.update(eel_model(world, "mid2"), budget="100%")
-    assert len(store.log()[-1].fit["prior"]) == 5
+    assert len(store.steps[-1].fit["prior"]) == 5
     store.revert(0)
     assert store.check() == []
 
@@ -257,7 +257,7 @@ def test_priors_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
         run(capsys, "add", path, tmp_path / "items.csv")
         run(capsys, "model", path, "m", "--labelled", tmp_path / "labelled.csv")
         run(capsys, "update", path, "m", "--votes", tmp_path / "votes.csv")
-        assert Store(path).log()[0].fit["prior"] == expected
+        assert Store(path).steps[0].fit["prior"] == expected
         run(capsys, "check", path)
 
 
@@ -266,10 +266,10 @@ def test_a_labelled_prior_needs_labelled_items(tmp_path: Path, world: World) -> 
     store.add(world.table())
     with pytest.raises(InvalidData, match="no model has labelled items"):
         store.update(Model("m", accuracy=0.8, predict=world.model("old").predict))
-    assert store.log() == []
+    assert not store.steps
     ids = pa.table({"id": ["item-1", "item-2"], "truth": ["cat", "owl"]})
     store.update(Model("n", labelled=ids, predict=world.model("old").predict))
-    assert store.log()[0].fit["prior"] == pytest.approx([1 / 3, 1 / 6, 1 / 6, 1 / 3])
+    assert store.steps[0].fit["prior"] == pytest.approx([1 / 3, 1 / 6, 1 / 6, 1 / 3])
     assert store.check() == []
 
 
@@ -278,7 +278,7 @@ def test_counts_tell_a_labelled_prior_too(tmp_path: Path) -> None:
     store.add({"id": [1]})
     counts = [[27, 3], [1, 9]]
     store.update(Model("m", confusion=counts, predict=lambda _: ["a"]))
-    assert store.log()[0].fit["prior"] == pytest.approx([0.75, 0.25])
+    assert store.steps[0].fit["prior"] == pytest.approx([0.75, 0.25])
 
 
 @pytest.mark.parametrize("weights", [[0.97, 0.01, 0.01, 0.01], [0, 1, 1, 1]])

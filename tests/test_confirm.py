@@ -290,7 +290,7 @@ def labels(store: Store) -> str:
 def test_a_flip_waits_for_the_next_vote(store: Store) -> None:
     assert labels(store) == "aaaaaa"
     assert store.status()["pending"] == 3
-    told = store.log()[-1].report
+    told = store.steps[-1].report
     assert (told["flips"], told["pending"], told["held_back"]) == (0, 3, 0)
     report = vote(store, "third", 0.9, {0: "c", 1: "a", 5: "b"}, "max-belief+confirm")
     # 0 flips to what is wanted now, 1 does not, 2 has no vote, and 5 is proposed.
@@ -333,7 +333,7 @@ def test_settle_makes_all_of_them_once(store: Store) -> None:
     again = store.settle()
     assert (again.step, again.settled) == (None, 0)
     assert "no flip is pending" in str(again)
-    assert len(store.log()) == 3
+    assert len(store.steps) == 3
     assert store.check() == []
     assert set(store.flips()["reason"].to_pylist()) == {"pending flip, settled"}
     store.revert(2)

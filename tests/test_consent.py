@@ -65,7 +65,7 @@ def test_an_update_runs_nothing_unasked(
     with pytest.raises(Untrusted, match="trust=True"):
         theirs.update("new", budget=5)
     assert not (here / "imported").exists()
-    assert len(theirs.log()) == 1
+    assert len(theirs.steps) == 1
 
 
 def test_a_decision_is_kept_for_this_store_and_source(
@@ -74,7 +74,7 @@ def test_a_decision_is_kept_for_this_store_and_source(
     assert run(["update", "store", "new", "--budget", "5", "--trust"]) == 0
     monkeypatch.setattr(consent, "_allowed", set())  # as a new process has it
     theirs.update("new", budget=5, more=True)
-    assert len(theirs.log()) == 3
+    assert len(theirs.steps) == 3
     # Elsewhere, or with another source, it is another question.
     shutil.copytree(here / "store", here / "copy")
     with pytest.raises(Untrusted):
@@ -97,7 +97,7 @@ def test_whoever_names_the_source_has_allowed_it(here: Path) -> None:
     own = Model("new", labelled=world.labelled_table("new"), predict=SOURCE)
     store.update(own, budget=5)
     store.update("new", budget=5, more=True)
-    assert len(store.log()) == 4
+    assert len(store.steps) == 4
 
 
 @pytest.mark.usefixtures("theirs")

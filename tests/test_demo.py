@@ -62,7 +62,7 @@ def test_a_quick_look(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     out = capsys.readouterr().out
     assert "full backfill, majority vote" in out
     assert f"posterity log {kept / 'store'}" in out
-    assert len(Store(kept / "store").log()) == 7
+    assert len(Store(kept / "store").steps) == 7
     assert cli.run(["replay", str(recording), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"]
     assert cli.run(given) == 2

@@ -107,7 +107,7 @@ def test_default_selectors_go_by_the_store(tmp_path: Path, world: World) -> None
         store = Store.create(tmp_path / beliefs, classes=NAMES, beliefs=beliefs)
         store.add(world.table())
         update(store, world, "old")
-        assert store.log()[0].selector == selector
+        assert store.steps[0].selector == selector
 
 
 def test_a_revert_and_its_own_revert(tmp_path: Path, world: World) -> None:

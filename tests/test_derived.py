@@ -281,7 +281,7 @@ def operations(world: World) -> Iterator[tuple[str, Callable[[Store], Any]]]:
             yield f"{name} {share}", update
     yield "settle", lambda store: store.settle()
     yield "review", lambda store: review(store, world)
-    yield "revert", lambda store: store.revert(len(store.log()) - 1)
+    yield "revert", lambda store: store.revert(len(store.steps) - 1)
     yield "revert the first", lambda store: store.revert(0)
     yield "compact", lambda store: store.compact()
     yield "add", lambda store: store.add(world.table(rows_of(store), rows_of(store) + 7))

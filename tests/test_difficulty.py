@@ -165,7 +165,7 @@ def test_a_store_follows_a_harder_target_whatever_its_shards(
     def off(store: Store) -> float:
         labels = store.labels().sort_by("row")["label"].to_pylist()
         right = np.array(labels) == [f"class {code}" for code in truth.tolist()]
-        expected = store.log()[-1].report["expected"]["accuracy"]["value"]
+        expected = store.steps[-1].report["expected"]["accuracy"]["value"]
         return float(expected - right.mean())
 
     # Labelled items are far easier; most items have a single vote, which says little of that.

@@ -91,7 +91,7 @@ def test_every_item_is_asked_about_once_but_those_that_kill(
     assert report.errors == len(deadly)
     assert report.evaluations == 50 - len(deadly)
     assert sorted(asked) == sorted(set(range(50)) - deadly)
-    assert store.log()[-1].failed == sorted(deadly)
+    assert store.steps[-1].failed == sorted(deadly)
     assert store.check() == []
 
 
@@ -100,7 +100,7 @@ def test_a_model_that_always_dies_is_not_blamed_on_items(items: int, tmp_path: P
     store, world = store_of(tmp_path / "store", Dying(), items)
     with pytest.raises(Unavailable, match="died one after the other"):
         store.update(model(world, set(range(items)), []))
-    assert store.log() == []
+    assert not store.steps
     assert store.check() == []
 
 

@@ -334,7 +334,7 @@ def test_a_file_without_the_labelled_items_is_refused(store: Store, world: World
     others = world.votes_table("new").slice(30, 20)
     with pytest.raises(InvalidData, match="must vote on its 16 labelled items first; it gave none"):
         store.update("new", votes=others)
-    assert len(store.log()) == 1
+    assert len(store.steps) == 1
     some = world.votes_table("new").slice(10, 50)  # ten of the labelled items, and others
     report = store.update("new", votes=some)
     assert report.step == 1
@@ -450,7 +450,7 @@ def test_two_processes_learn_at_the_same_time(store: Store, world: World) -> Non
     slow = Model("new", predict=world.model("new", interfering).predict)
     report = store.update(slow, budget=5)
     assert done[0].step == report.step or report.step is None
-    assert len(store.log()) == 2
+    assert len(store.steps) == 2
     assert store.check() == []
 
 
@@ -872,7 +872,7 @@ def test_answers_that_are_none(store: Store, world: World) -> None:
         model = model_of(f"new {at}", answer)
         with pytest.raises(StoreError, match=message):
             store.update(model, budget=6, evaluation=Evaluation(max_errors=2))
-    assert len(store.log()) == 1
+    assert len(store.steps) == 1
     assert store.check() == []
 
 

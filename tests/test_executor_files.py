@@ -127,7 +127,7 @@ def test_an_import_goes_on_elsewhere(world: World, tmp_path: Path) -> None:
     assert len(store) == 200
     there = Store(store.path, executor=Travelling())
     dry = there.import_predictions(source, {"old": "old"}, dry_run=True)
-    assert (dry.items, store.log()) == (200, [])
+    assert (dry.items, len(store.steps)) == (200, 0)
     assert [step["step"] for step in there.import_predictions(source, {"old": OLD}).steps] == [0]
     assert "Nothing to do" in str(store.import_predictions(source, {"old": OLD}))
     assert len(store) == 200

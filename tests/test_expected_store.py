@@ -49,7 +49,7 @@ def recounted(store: Store) -> Total:
 
 
 def held(store: Store) -> Total:
-    return Total(**store.log()[-1].report["held"])
+    return Total(**store.steps[-1].report["held"])
 
 
 def test_sums_of_beliefs_go_from_step_to_step(tmp_path: Path, world: World) -> None:
@@ -107,11 +107,11 @@ def test_reports_tell_what_they_expect(tmp_path: Path, world: World) -> None:
     assert f"flips; about {told['positive_flips']['value']:,.0f} (" in str(report)
     assert "warning" not in str(report)
     assert store.status()["expected_accuracy"] == told["accuracy"]
-    assert json.loads(json.dumps(asdict(store.log()[-1])))["report"]["expected"] == told
+    assert json.loads(json.dumps(asdict(store.steps[-1])))["report"]["expected"] == told
     # Asked again, the same report comes from the header.
     again = store.update("best", votes=world.votes_table("best"), budget="100%", rule=RULE)
     assert again.step is None
-    assert Report(**store.log()[-1].report) == report
+    assert Report(**store.steps[-1].report) == report
 
 
 def test_after_a_revert_beliefs_are_unchecked(tmp_path: Path, world: World) -> None:
@@ -253,7 +253,7 @@ def test_reliability_on_the_labelled_set(tmp_path: Path, world: World) -> None:
     told = found.to_dict()
     assert told["step"] == 2
     assert told["labels"]["items"] == told["best"]["items"] == 300
-    expected = store.log()[-1].report["expected"]
+    expected = store.steps[-1].report["expected"]
     assert told["labels"]["error"] == pytest.approx(expected["calibration_error"])
     assert 0 < told["labels"]["error"] < 0.1
     # What is believed most is right at least as often as what is stored.

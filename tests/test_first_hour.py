@@ -78,7 +78,7 @@ def test_the_same_on_recorded_predictions(tmp_path: Path) -> None:
             kept[command.split("--since ")[1][0]] = pq.read_table(tmp_path / "changes.parquet")
     store = Store(tmp_path / "langs")
     assert len(store) == len(recording)
-    assert [header.kind for header in store.log()] == ["update", "update", "update", "revert"]
+    assert [header.kind for header in store.steps] == ["update", "update", "update", "revert"]
     truth = dict(
         zip([f"text-{row:06}" for row in range(len(recording))], recording.truth, strict=True)
     )

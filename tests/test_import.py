@@ -427,7 +427,7 @@ def test_other_ids_come_later(store: Store, world: World) -> None:
     store.import_predictions(table.slice(0, 40), {"old": OLD})
     store.import_predictions(table.slice(40), {"old": "old", "new": NEW}, rule="replace")
     assert list(labels(store).values()) == [*world.votes["old"][:40], *world.votes["new"][40:]]
-    assert [header.report["evaluations"] for header in store.log()] == [40, 20, 20]
+    assert [header.report["evaluations"] for header in store.steps] == [40, 20, 20]
     assert store.check() == []
     with pytest.raises(InvalidData, match="1 id is in the store already: 'item-7'"):
         store.import_predictions(table.slice(7, 1), {"old": "old"})
@@ -450,7 +450,7 @@ def test_somebody_else_commits_at_the_same_time(
 
     monkeypatch.setattr(import_predictions, "commit_votes", meddled)
     store.import_predictions(table.slice(30), {"old": "old"})
-    assert [header.model for header in store.log()] == ["old", "new", "old"]
+    assert [header.model for header in store.steps] == ["old", "new", "old"]
     assert store.status()["unfinished"] == []
     assert store.check() == []
 
@@ -761,7 +761,7 @@ def test_the_command(tmp_path: Path, world: World, capsys: pytest.CaptureFixture
     assert "60 items imported from 3 files" in run(capsys, *command)[0]
     assert run(capsys, *command)[0].strip() == "Nothing to do: this was imported already."
     assert list(whole(Store(store))["items"][0]) == ["shard", "row", "id", "lang"]
-    assert [header.rule for header in Store(store).log()] == ["balanced:80%,ratio=10"] * 2
+    assert [header.rule for header in Store(store).steps] == ["balanced:80%,ratio=10"] * 2
     _, err = run(capsys, *command, "--label", "lang", "--json", code=2)
     assert "Each --label needs its --model" in json.loads(err)["error"]["message"]
 
@@ -1003,7 +1003,7 @@ def test_two_processes_at_the_same_import_keep_the_order(
 
     monkeypatch.setattr(import_predictions, "commit_votes", late)
     store.import_predictions(table, votes)
-    assert [header.model for header in store.log()] == ["old", "new"]
+    assert [header.model for header in store.steps] == ["old", "new"]
     assert store.check() == []
 
 

@@ -45,7 +45,7 @@ def use(store: Store, world: World) -> None:
     store.add(world.table())
     store.update(world.model("old"))
     store.update(world.model("new"), budget="50%", where="lang = 'en'")
-    assert len(store.log()) == 2
+    assert len(store.steps) == 2
     assert len(store.history("item-7")) > 0
     store.compact()
     store.vacuum(hours=0)

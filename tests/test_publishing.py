@@ -208,9 +208,9 @@ def test_whatever_happens_the_labels_are_those_of_the_ledger(
                 store.add(world.table(start, start + 2))
             elif operation == "remove" and len(rows) > 2:
                 store.remove([f"item-{row}" for row in random.sample(rows, 2)])
-            elif operation == "revert" and len(store.log()) > 1:
+            elif operation == "revert" and len(store.steps) > 1:
                 with suppress(InvalidParameter):  # a model would have two votes on an item
-                    store.revert(random.choice(range(1, len(store.log()))))
+                    store.revert(random.choice(range(1, len(store.steps))))
             elif operation == "compact":
                 store.compact()
         patch.undo()

@@ -54,7 +54,7 @@ def opened(store: Store) -> Context:
 
 def test_the_history_is_that_of_the_log(store: Store) -> None:
     told = step_views.overview_view(opened(store), store.status())
-    log = store.log()
+    log = store.steps
     assert [step["step"] for step in told["steps"]] == [header.step for header in log]
     for step, header in zip(told["steps"], log, strict=True):
         assert step["evaluations"] == header.report["evaluations"]
@@ -130,7 +130,7 @@ def test_what_is_left_of_the_old_label_is_what_the_step_saw(
     store = make(tmp_path / "store", world, "old", beliefs=beliefs)
     for name in ("mid", "new"):
         update(store, world, name, rule=rule, budget="60%")
-    for header in store.log()[1:]:
+    for header in store.steps[1:]:
         found = flips.flips_of(opened(store), header.step)
         assert found.drop_columns(["belief_old", "fixed", "broke"]).equals(store.flips(header.step))
         # The sums are those the step itself made its expected flips of.
@@ -462,7 +462,7 @@ def test_a_report_of_one_step_says_how_far_to_trust_it(
 ) -> None:
     assert run(["report", store.path, "--step", "2"]) == 0
     told = capsys.readouterr().out
-    report = store.log()[2].report
+    report = store.steps[2].report
     assert told.startswith("# Step 2 of store: new")
     assert f"**{report['flips']:,}** labels" in told
     assert "Can it be trusted?" in told

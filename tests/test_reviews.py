@@ -205,7 +205,7 @@ def test_reverting_an_update_leaves_answers(store: Store, world: World) -> None:
     before = contents(store)["labels"]
     store.revert(2)
     assert set(labels(store).values()) == {None}
-    store.revert(len(store.log()) - 1)
+    store.revert(len(store.steps) - 1)
     assert [row["label"] for row in contents(store)["labels"]] == [row["label"] for row in before]
     assert store.check() == []
 
@@ -240,7 +240,7 @@ def test_an_answer_may_go_back_to_an_earlier_one(store: Store) -> None:
     for answers in (first, second, first, first):
         store.review(answers)
     assert labels(store)["item-1"] == "cat"
-    assert [header.kind for header in store.log()].count("review") == 3
+    assert [header.kind for header in store.steps].count("review") == 3
     assert store.check() == []
 
 
@@ -457,7 +457,7 @@ def test_what_was_learnt_is_recorded_with_the_step(tmp_path: Path, world: World)
         held.register(Model("new", labelled=world.labelled_table("new")))
         held.update("new", votes=world.votes_table("new"), budget="30%")
         assert held.check() == []
-        fits.append(held.log()[-1].fit["parameters"])
+        fits.append(held.steps[-1].fit["parameters"])
         held.revert(2)
         assert held.check() == []  # decided again with what it was decided with
     assert fits[0] != fits[1]

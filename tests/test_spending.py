@@ -227,7 +227,7 @@ def test_steps_of_the_same_budget_share_it(tmp_path: Path, world: World) -> None
             plan
         )
         spent += spend(store, world, name, budget)
-        assert store.log()[-1].budget == budget
+        assert store.steps[-1].budget == budget
     assert 100 < spent <= 300
     assert store.check() == []
 
@@ -237,7 +237,7 @@ def test_what_an_undone_step_spent_is_spent(tmp_path: Path, world: World) -> Non
     register(store, world, mid=2.0, new=0.5)
     spent = 2.0 * spend(store, world, "mid", "total:200,horizon=2")
     assert 0 < spent <= 200
-    store.revert(store.log()[-1].step)
+    store.revert(store.steps[-1].step)
     plan = store.plan("new", budget="total:200,horizon=2", rule="max-belief")
     assert plan.spending is not None
     assert plan.spending["left"] == 200 - spent
@@ -350,7 +350,7 @@ def test_it_is_said_where_more_was_spent_than_was_left(tmp_path: Path, world: Wo
     budget = "total:100,horizon=2"
     spent = spend(store, world, "mid", budget, unplanned=True)
     assert spent == 400
-    assert "300 more than was left of total:100,horizon=2" in store.log()[-1].report["note"]
+    assert "300 more than was left of total:100,horizon=2" in store.steps[-1].report["note"]
     report = store.update("new", votes=world.votes_table("new"), budget=budget)
     assert "nothing is left" in report.note
 

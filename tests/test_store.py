@@ -99,7 +99,7 @@ def labels(store: Store) -> dict[str, str]:
 def test_the_first_model_labels_everything(store: Store, world: World) -> None:
     assert len(store) == 60
     assert list(labels(store).values()) == world.votes["old"].tolist()
-    (header,) = store.log()
+    (header,) = store.steps
     assert header.report["evaluations"] == header.report["first_labels"] == 60
     assert header.report["flips"] == 0
     assert store.check() == []
@@ -124,7 +124,7 @@ def test_the_same_call_twice_does_the_work_once(store: Store, world: World) -> N
     assert again.step is None
     assert "carried out already" in str(again)
     assert len(asked) == 12
-    assert len(store.log()) == 2
+    assert len(store.steps) == 2
 
 
 def test_a_second_step_goes_on_where_the_first_stopped(store: Store, world: World) -> None:
@@ -188,7 +188,7 @@ def test_a_filter_composes_with_the_score(store: Store, world: World) -> None:
         store.plan("new", where="lang ==", more=True)
     with pytest.raises(InvalidParameter, match="there is no column 'nonsense'"):
         store.plan("new", where="nonsense = 3", more=True)
-    assert len(store.log()) == 2
+    assert len(store.steps) == 2
 
 
 def test_the_dataset_grows(store: Store, world: World) -> None:
@@ -378,7 +378,7 @@ def test_a_moved_head_is_a_conflict_and_nothing_is_lost(store: Store, world: Wor
 
     with pytest.raises(CommitConflict, match="rebase=True"):
         store.update(world.model("new", overtaken), budget="20%")
-    assert [header.model for header in store.log()] == ["old", "mid"]
+    assert [header.model for header in store.steps] == ["old", "mid"]
     model = world.model("new", asked.extend)
     with pytest.raises(CommitConflict, match="Its votes are kept"):
         store.update(model, budget="20%")
@@ -419,7 +419,7 @@ def test_two_updaters_make_every_step_once(store: Store, world: World) -> None:
             assert not thread.is_alive()
     assert conflicts  # they did meet
     rows = [row for row in contents(store)["rows"] if row["step"] > 0]
-    assert [header.step for header in store.log()] == list(range(2 * rounds + 1))
+    assert [header.step for header in store.steps] == list(range(2 * rounds + 1))
     assert sorted(row["row"] for row in rows) == list(range(2 * rounds))
     assert store.check() == []
 
@@ -465,7 +465,7 @@ def test_too_many_errors_stop_the_run_with_everything_kept(store: Store, world: 
     model = Model("new", labelled=world.labelled_table("new"), predict=failing)
     with pytest.raises(StoreError, match=r"failed on .* more than 5.*out of memory.*asked about"):
         store.update(model, budget="100%", evaluation=Evaluation(batch=10, max_errors=5))
-    assert len(store.log()) == 1
+    assert len(store.steps) == 1
     assert asked == list(range(20))
     assert len(store.status()["unfinished"]) == 1
     broken = False
@@ -516,7 +516,7 @@ def test_a_wrong_number_of_answers_is_refused_at_once(
     with pytest.raises(Unavailable, match=message):
         store.update(Model("new", labelled=labelled, predict=broken), budget="20%")
     assert calls == [12]
-    assert len(store.log()) == 1
+    assert len(store.steps) == 1
     assert store.update(world.model("new"), budget="20%").evaluations == 12
     assert store.check() == []
 
@@ -581,7 +581,7 @@ def test_bad_requests_change_nothing(
     store = small_store(tmp_path / "store", world)
     with pytest.raises(InvalidParameter, match=message):
         store.update(world.model("new"), **options)
-    assert len(store.log()) == 1
+    assert len(store.steps) == 1
     assert store.check() == []
 
 
@@ -612,7 +612,7 @@ def test_two_processes_on_one_run_fold_every_vote_once(store: Store, world: Worl
     for thread in threads:
         thread.join(timeout=120)
     assert [report.evaluations for report in reports] == [60, 60]
-    assert len(store.log()) == 2
+    assert len(store.steps) == 2
     assert store.check() == []
 
 
@@ -750,7 +750,7 @@ def test_the_error_limit_cannot_be_walked_through(store: Store, world: World) ->
         with pytest.raises(StoreError, match="failed on 4 items, more than 3"):
             store.update(model, budget="100%", evaluation=Evaluation(max_errors=3))
         assert calls == tries * [60, 1, 1, 1, 1]  # a batch, four items, and then nothing more
-    assert len(store.log()) == 1
+    assert len(store.steps) == 1
 
 
 @pytest.mark.parametrize("classes", [[0, 1, 2], [False, True]])
@@ -848,7 +848,7 @@ def test_labels_of_some_classes_may_be_dearer(tmp_path: Path) -> None:
     votes = {"id": ["a", "b"], "vote": [NAMES[2], NAMES[2]]}
     store.update("new", votes=votes, budget="100%", rule=rule)
     assert store.labels().column("label").to_pylist() == [NAMES[2], NAMES[1]]
-    assert f"of.{NAMES[1]}=1000" in (store.log()[-1].rule or "")
+    assert f"of.{NAMES[1]}=1000" in (store.steps[-1].rule or "")
     assert "asks for more than 1000 times" in str(store.explain("b"))
     assert store.check() == []
     with pytest.raises(UnknownName, match="nobody"):

@@ -439,7 +439,7 @@ def test_a_store_follows_its_policy_until_it_is_undone(tmp_path: Path, world: Wo
     store.compact()
     assert store.check() == []
     assert store.plan("new", budget="20%").request.rule == found.chosen.rule
-    assert [header.kind for header in store.log()] == ["update"] * 2 + ["tune"] + ["revert"] * 2 + [
+    assert [header.kind for header in store.steps] == ["update"] * 2 + ["tune"] + ["revert"] * 2 + [
         "update"
     ]
 

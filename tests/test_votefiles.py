@@ -179,10 +179,10 @@ def test_without_a_budget_all_votes_of_a_file_are_folded(store: Store, world: Wo
     report = store.update("new", votes=votes.slice(5, 40))
     assert report.evaluations == 40
     assert "had" not in report.note  # nothing was planned that could lack a vote
-    assert store.log()[-1].budget is None
-    headers = len(store.log())
+    assert store.steps[-1].budget is None
+    headers = len(store.steps)
     again = store.update("new", votes=votes.slice(5, 40))
-    assert (again.step, len(store.log())) == (None, headers)
+    assert (again.step, len(store.steps)) == (None, headers)
     assert again.note == "Nothing to do: new has voted on 40 items of the file before."
     rest = store.update("new", votes=votes)  # another file for the same call
     assert rest.evaluations == 20

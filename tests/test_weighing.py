@@ -156,13 +156,13 @@ def test_a_store_weighs_and_says_so(tmp_path: Path) -> None:
     assert plain.labels().sort_by("row").equals(even.labels().sort_by("row"))
     unequal = [4.0 if at % 2 else 0.5 for at in range(600)]
     given_ones = grown(tmp_path / "given", world, weight="weight", weights=unequal)
-    report = given_ones.log()[-1].report
+    report = given_ones.steps[-1].report
     assert report["adapted"]["labelled"] == pytest.approx((300 + 300 / 8) / 600, abs=0.01)
     assert given_ones.check() == []
     # Two thirds of the items are "de", of the labelled ones half.
-    matched = grown(tmp_path / "match", world, match="lang").log()[-1].report
+    matched = grown(tmp_path / "match", world, match="lang").steps[-1].report
     assert 0.65 < matched["adapted"]["labelled"] < 0.85
-    assert plain.log()[-1].report["adapted"]["labelled"] == 1.0
+    assert plain.steps[-1].report["adapted"]["labelled"] == 1.0
 
 
 def test_matched_weights_are_those_of_the_registration(tmp_path: Path) -> None:

@@ -14,11 +14,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Result:
-    """What an operation found or did: it prints itself, for people."""
+    """What an operation found or did: it prints itself, for people, in a console too."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 _CELL = "text-align:right;padding:2px 12px 2px 0;font-variant-numeric:tabular-nums"
@@ -60,6 +63,25 @@ def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def text_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as a table of text, numbers to the right; nothing where there are none.
+
+    >>> print(text_table([{"model": "old", "votes": 1200}, {"model": "new", "votes": None}]))
+    model  votes
+    old    1,200
+    new        –
+    """
+    if not rows:
+        return ""
+    columns = []
+    for name in rows[0]:
+        cells = [name, *(_shown(row[name]) for row in rows)]
+        width = max(map(len, cells))
+        right = all(_is_number(row[name]) for row in rows)
+        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
+
+
 def html_lines(told: Iterable[str]) -> str:
     """Sentences, one under the other; nothing where there are none."""
     return "".join(f'<div style="margin:4px 0">{escape(one)}</div>' for one in told if one)
@@ -71,8 +93,15 @@ def lines(notes: Iterable[str]) -> str:
 
 
 def _cell(kind: str, value: Any, numeric: bool) -> str:
-    shown = "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-    return f'<{kind} style="{_CELL if numeric else _TEXT}">{escape(shown)}</{kind}>'
+    return f'<{kind} style="{_CELL if numeric else _TEXT}">{escape(_shown(value))}</{kind}>'
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _is_number(value: Any) -> bool:
@@ -230,6 +259,8 @@ SHOWN_AS = {
 }
 """What a terminal would obey (C0, C1, DEL), what turns text around (bidirectional overrides) or
 breaks lines, and halves of characters: each as one character that is seen."""
+SHOWN_IN_TEXTS = {code: seen for code, seen in SHOWN_AS.items() if code not in (0x09, 0x0A)}
+"""The same, but for tabs and line feeds."""
 _IN_JSON = {code: f"\\u{code:04x}" for code in SHOWN_AS if code >= 0x20}
 
 

@@ -2,8 +2,9 @@
 
     PosterityError                what went wrong, and a hint what to do about it
     ├── InvalidParameter          an option or argument outside what is allowed (also a ValueError)
-    │   └── UnknownName           a rule, selector, model, … that does not exist
+    │   └── UnknownName           a rule, selector, model, … that does not exist (also a KeyError)
     ├── InvalidData               arrays or files that cannot be used (also a ValueError)
+    │   ├── UnknownItem           an id that no item of the store has (also a KeyError)
     │   └── InvalidRecording      a recording that cannot be read or is inconsistent
     ├── StoreError                a store that cannot be read, written or understood
     │   ├── CommitConflict        somebody else committed first; nothing was lost
@@ -85,7 +86,7 @@ def _shown(given: object) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text):,} characters)"
 
 
-class UnknownName(InvalidParameter):
+class UnknownName(InvalidParameter, KeyError):
     """A name that stands for nothing, with the nearest names that do."""
 
     kind = "unknown-name"
@@ -111,6 +112,10 @@ class InvalidData(PosterityError, ValueError):
     """Data that is not what it should be: names the argument and the first offender."""
 
     kind = "invalid-data"
+
+
+class UnknownItem(InvalidData, KeyError):
+    """An id that no item of the store has."""
 
 
 class InvalidRecording(InvalidData):

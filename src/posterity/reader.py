@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from posterity import _text
-from posterity._text import percent, shown
+from posterity._text import counted, percent, shown
 from posterity.engine.executors import Executor, open_executor
 from posterity.engine.ledger.context import Context
-from posterity.engine.ledger.steps import Header
 from posterity.engine.steps import NEXT, WORTH
+from posterity.errors import InvalidData
 from posterity.method.data.classes import Classes
 from posterity.storage.files import open_files
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from posterity.engine.evaluation.durable_votes import OpenRun
     from posterity.engine.inspect.explanation import Explanation
     from posterity.engine.inspect.reliability import Trusted
+    from posterity.engine.inspect.tables import Item, Models, Steps
     from posterity.engine.steps.review_queue import Queue
 
 SHOWN = 5
@@ -98,9 +99,49 @@ class StoreReader:
 
         return explain(self._context(), id)
 
-    def log(self) -> list[Header]:
-        """The steps, in order."""
-        return self._context().headers
+    @property
+    def models(self) -> Models:
+        """The models by name, in their order of arrival, and how each errs; print it."""
+        from posterity.engine.inspect.tables import Models
+
+        return Models(self._context())
+
+    @property
+    def steps(self) -> Steps:
+        """The steps, in order; print it."""
+        from posterity.engine.inspect.tables import Steps
+
+        return Steps(tuple(self._context().headers))
+
+    def __getitem__(self, id: str | int) -> Item:  # noqa: A002 the user's word
+        """An item: its payload, label, belief and history; print it.
+
+        >>> from tempfile import mkdtemp
+        >>> from posterity import Model, Store
+        >>> store = Store.create(f"{mkdtemp()}/desk", classes=["bug", "praise"])
+        >>> store.add({"id": ["t1"], "text": ["it broke"]})
+        1
+        >>> report = store.update(Model("m", accuracy=0.9), votes={"t1": "bug"})
+        >>> store["t1"]
+        t1 is labelled bug, believed 0.90 (praise 0.1)
+          text: it broke
+        step  kind    model  vote  label  belief
+           0  update  m      bug   bug    0.90
+        >>> store["t1"].label, "t2" in store
+        ('bug', False)
+        """
+        from posterity.engine.inspect.tables import Item
+
+        return Item(self._context(), id)
+
+    def __contains__(self, id: object) -> bool:  # noqa: A002 the user's word
+        try:
+            return bool(self[id])  # type: ignore[index]
+        except InvalidData:
+            return False
+
+    __iter__ = None
+    """Else Python would ask for the items 0, 1, 2, …"""
 
     def status(self) -> dict[str, Any]:
         """The store at a glance."""
@@ -189,4 +230,12 @@ class StoreReader:
 
     def __repr__(self) -> str:
         told = self.status()
-        return f"Store({self._name}: {told['items']:,} items, step {told['step']})"
+        accuracy = told["expected_accuracy"]
+        figures = [
+            counted(told["items"], "item"),
+            counted(told["classes"], "class"),
+            counted(len(told["models"]), "model"),
+            f"step {told['step']}" if told["step"] >= 0 else "no steps yet",
+            *([] if accuracy is None else [f"expected accuracy {percent(**accuracy)}"]),
+        ]
+        return f"Store({self._name}: {', '.join(figures)})"

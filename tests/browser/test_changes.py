@@ -44,12 +44,12 @@ def test_a_step_is_undone_after_a_question(page: Page, writable: Changed, shoot:
     button.click()
     page.keyboard.press("Escape")
     page.wait_for_timeout(200)
-    assert len(store.log()) == 7
+    assert len(store.steps) == 7
     button.click()
     with page.expect_navigation():
         asking.get_by_role("button", name="Revert").click()
     complete(page)
-    last = store.log()[-1]
+    last = store.steps[-1]
     assert (last.kind, last.reverts) == ("revert", 4)
     rows = page.locator("main tbody tr")
     assert rows.count() == 8
@@ -75,7 +75,7 @@ def test_a_revert_that_fails_is_said(page: Page, writable: Changed, faults: list
     until(page, "document.querySelector('#announce').textContent !== ''")
     assert "99" in said[0]
     assert page.locator("[data-revert='99']").is_enabled()
-    assert len(store.log()) == 7
+    assert len(store.steps) == 7
     faults[:] = [fault for fault in faults if "status of 4" not in fault]
 
 
@@ -132,9 +132,9 @@ def test_items_are_reviewed_by_keys_and_saved_as_one_step(
         save.click()
         until(page, "document.querySelector('#saved').textContent.includes('2')")
     complete(page)
-    step = store.log()[-1]
+    step = store.steps[-1]
     assert (step.kind, step.report["items"]) == ("review", 2)
-    assert len(store.log()) == 8
+    assert len(store.steps) == 8
     labels = {row["id"]: row["label"] for row in store.labels().to_pylist()}
     assert (labels[first], labels[fourth]) == (choices[0][1], "de")
     asked = [item["id"] for item in twin(page)["items"]]
@@ -178,4 +178,4 @@ def test_answers_of_a_page_that_is_read_only_are_taken_as_a_file(
     ]
     copied = Store(stores.copy(stores.demo, tmp_path))
     assert run(["review", copied.path, "--answers", str(taken)]) == 0
-    assert copied.log()[-1].report["items"] == 3
+    assert copied.steps[-1].report["items"] == 3

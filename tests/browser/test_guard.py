@@ -264,7 +264,7 @@ def test_what_is_sent_must_be_short_json_of_the_right_kind(writable: tuple[str, 
 
 def _state(store: Store) -> tuple[int, list[str], list[Any]]:
     runs = sorted(str(path) for path in (Path(store.path) / "runs").rglob("*"))
-    return len(store.log()), runs, store.labels().to_pylist()
+    return len(store.steps), runs, store.labels().to_pylist()
 
 
 def test_another_site_in_the_same_browser_changes_nothing(

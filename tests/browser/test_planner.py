@@ -288,7 +288,7 @@ def test_a_plan_that_is_kept_can_be_carried_out(
     votes = pa.table({"id": ids, "vote": ["de"] * len(ids)})
     report = store.update(MODEL, plan=kept, votes=VoteFile(votes, strict=True))
     assert report.to_dict()["evaluations"] == 96
-    assert store.log()[-1].budget == "5%"
+    assert store.steps[-1].budget == "5%"
 
 
 def test_the_command_is_one_a_shell_takes(page: Page, served: Servers, tmp_path: Path) -> None:

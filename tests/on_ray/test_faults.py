@@ -149,7 +149,7 @@ def test_an_item_that_kills_whoever_looks_at_it_costs_itself(
     asked: dict[str, Any] = {"budget": "60%", "rule": RULE, "evaluation": Evaluation(batch=4)}
     report = store.update(_deadly(poisoned, die), **asked)
     assert "replicas of the model die over it" in report.note
-    last = store.log()[-1]
+    last = store.steps[-1]
     assert last.failed == [poisoned]
     assert last.report["evaluations"] == len(plan.rows) - 1
     assert last.report["note"] == "1 item failed"  # messages may hold what must be forgotten

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,6 @@ from posterity.engine.inspect import queries
 from posterity.engine.ledger import publish
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import Sharded, refuse_used
-from posterity.engine.ledger.reports import expected_accuracy
-from posterity.engine.ledger.steps import REDECIDE, REVIEW, SETTLE, TUNE, Header
 from posterity.errors import InvalidParameter
 from posterity.storage.files import local_path, open_files
 from posterity.storage.output import check_target, is_folder, write_stream
@@ -66,48 +63,17 @@ def status_command(store: str, as_json: bool) -> None:
 @as_json_option
 def log_command(store: str, as_json: bool) -> None:
     """Every step: what was asked for, what it spent, what it changed."""
-    headers = Store(store).log()
+    steps = Store(store).steps
     if as_json:
-        print_json({"steps": [asdict(header) for header in headers]})
+        print_json(steps.to_dict())
         return
-    rows = [
-        {
-            "step": header.step,
-            "kind": header.kind,
-            "model": _what(header),
-            "budget": header.budget,
-            "rule": header.rule,
-            "evaluations": header.report.get("evaluations"),
-            "flips": header.flips,
-            "pending": header.report.get("pending"),
-            "accuracy": _accuracy(header),
-            "time": header.time,
-        }
-        for header in headers
-    ]
+    rows = steps.rows()
     show(plain_table(rows) if rows else "no steps yet")
     if any(row["accuracy"] for row in rows):
         echo(ACCURACY)
-    warned = [header for header in headers if header.unlike]
+    warned = [header for header in steps if header.unlike]
     if warned:
         echo(f"step {warned[-1].step}: {shift.warning(warned[-1].unlike)}")
-
-
-def _accuracy(header: Header) -> str | None:
-    """As expected after a step."""
-    found = expected_accuracy(header)
-    if found is None or found.low is None:
-        return None if found is None else f"{percent(**found.to_dict())} ?"
-    return percent(**found.to_dict()) + (" !" if header.unlike else "")
-
-
-def _what(header: Header) -> str:
-    if header.reverts is not None:
-        return f"reverts {header.reverts}"
-    if header.kind == REVIEW:
-        return counted(header.answers, "answer")
-    without_model = {REDECIDE: "all labels", SETTLE: "pending flips", TUNE: "later steps"}
-    return header.model or without_model.get(header.kind, "")
 
 
 @click.command("runs")

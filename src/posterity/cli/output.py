@@ -25,20 +25,23 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from posterity._text import SHOWN_AS, advice_on_command_line, json_text, on_command_line
+from posterity._text import (
+    SHOWN_AS,
+    SHOWN_IN_TEXTS,
+    advice_on_command_line,
+    json_text,
+    on_command_line,
+)
 from posterity._text import Progress as ShowProgress
 
 PIPED_WIDTH = 200
-
-
-_IN_TEXTS = {code: seen for code, seen in SHOWN_AS.items() if code not in (0x09, 0x0A)}
 
 
 def echo(text: str, *, err: bool = False, file: TextIO | None = None) -> None:
     """Print a text for people: the one place for it. Names, ids and answers of servers are in it,
     and what they hold must not move the cursor, colour the screen or write to the clipboard.
     """
-    click.echo(text.translate(_IN_TEXTS), err=err, file=file)
+    click.echo(text.translate(SHOWN_IN_TEXTS), err=err, file=file)
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class _Harmless:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
         for segment in console.render(self.inner, options):
             if segment.control is None:
-                yield Segment(segment.text.translate(_IN_TEXTS), segment.style)
+                yield Segment(segment.text.translate(SHOWN_IN_TEXTS), segment.style)
             else:
                 yield segment
 

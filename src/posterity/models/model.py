@@ -6,7 +6,7 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ HEADER = re.compile(
 may be a mistake, which must not be passed over."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A classifier that arrives.
 
@@ -120,6 +120,16 @@ class Model:
                 "Weights (`weight=`, `match=`) are of labelled items; there are none.",
                 hint="Give the labelled table too (`labelled=`).",
             )
+
+    def __repr__(self) -> str:
+        told = [repr(self.name)]
+        for each in fields(self)[1:]:
+            value = getattr(self, each.name)
+            plain = isinstance(value, (str, int, float))
+            if value is None or (plain and value == each.default):
+                continue
+            told.append(f"{each.name}={value!r}" if plain else f"{each.name}=<{_kind(value)}>")
+        return f"Model({', '.join(told)})"
 
     @property
     def _classifies(self) -> bool:
@@ -255,6 +265,10 @@ class Loaded:
         """The model's own classes, if it names them."""
         named = getattr(self._predict, "classes", None) if self._ready else None
         return None if named is None else Classes(named).names
+
+
+def _kind(value: Any) -> str:
+    return getattr(value, "__name__", type(value).__name__)
 
 
 def _plain(value: Any) -> Any:

@@ -180,7 +180,7 @@ class Tried:
         return {**told, "frontier": self.frontier}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tuned(Result):
     """Which policy serves a goal best, on the labelled items of a store or recording."""
 

@@ -165,7 +165,7 @@ def score(job: Job, store: Store) -> dict[str, Any]:
     pairs = zip(labels.column("id").to_pylist(), labels.column("label").to_pylist(), strict=True)
     right = sum(truth[key] == label for key, label in pairs)
     fixed = broke = spent = 0
-    for header in store.log()[1:]:
+    for header in store.steps[1:]:
         spent += header.report["evaluations"]
         for flip in store.flips(header.step).to_pylist():
             fixed += flip["new"] == truth[flip["id"]]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posterity import _text
-from posterity._text import shown
+from posterity._text import Result, shown
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidParameter, Missing, StoreError
 from posterity.method.data.arrays import Rows
@@ -162,8 +162,8 @@ def is_labelled(plan_id: str | None) -> bool:
     return (plan_id or "").startswith(LABELLED)
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Result):
     """A step before it is spent."""
 
     id: str

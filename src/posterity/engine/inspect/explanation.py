@@ -59,7 +59,7 @@ class DecisiveVote:
     proposed: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(Result):
     """Why an item's label is what it is."""
 

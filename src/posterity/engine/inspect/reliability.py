@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from posterity._text import Result
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData
@@ -13,8 +14,8 @@ from posterity.validation.reliability import Reliability
 WIDTH = 30
 
 
-@dataclass(frozen=True, eq=False)
-class Trusted:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trusted(Result):
     """Of labels believed so much, how many are right."""
 
     step: int

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from posterity._text import counted
 from posterity.engine.ledger.context import Context
-from posterity.errors import InvalidData, StoreError
+from posterity.errors import InvalidData, StoreError, UnknownItem
 from posterity.method.data.arrays import Mask, Rows, among, distinct
 from posterity.storage.delta.table import RowGroup, Snapshot
 from posterity.storage.input import ids_of
@@ -268,7 +268,7 @@ def find_rows(
     if found.null_count:
         missing = ids.filter(found.is_null())
         shown = ", ".join(repr(value) for value in missing[:5].to_pylist())
-        raise InvalidData(f"{counted(len(missing), what, 'are')} not in the store: {shown}.")
+        raise UnknownItem(f"{counted(len(missing), what, 'are')} not in the store: {shown}.")
     rows: Rows = found.to_numpy()
     return rows
 

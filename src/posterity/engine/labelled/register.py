@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from posterity._text import Result, counted
+from posterity._text import Result, counted, percent
 from posterity.engine.items.lookup import rows_or_none
 from posterity.engine.labelled.labelled_file import (
     NOTHING,
@@ -44,7 +44,7 @@ WIDE = 0.05
 """Half the width of an interval of the accuracy that is worth a warning."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Registration(Result):
     """What is known of a model after it was registered."""
 
@@ -60,6 +60,15 @@ class Registration(Result):
     source: str | None = None
     """Where its votes come from, if the store knows."""
     cost: float | None = None
+    arrival: int | None = None
+    """Models are numbered as they are registered; None: it is not yet."""
+
+    @property
+    def shown_accuracy(self) -> str | None:
+        """The accuracy and its interval, in words."""
+        if self.accuracy is None:
+            return f"after {counted(self.pending, 'labelled item')}" if self.pending else None
+        return percent(self.accuracy, *(self.interval or ()))
 
     def __str__(self) -> str:
         told = f"{self.model} is registered"
@@ -316,12 +325,12 @@ def _registration(
     """``waiting``: labelled items it votes on first; ``cells``: None where they were stated."""
     known = context.models.get(name)
     settings = ModelSettings() if known is None else known.settings
-    source, cost = shown_source(settings.predict), settings.cost
+    kept = shown_source(settings.predict), settings.cost, None if known is None else known.arrival
     if waiting is not None:
-        return Registration(name, 0, None, None, waiting, note, source, cost)
+        return Registration(name, 0, None, None, waiting, note, *kept)
     if cells is None:
         warning = "given, not measured: no interval"
-        return Registration(name, 0, accuracy, None, 0, warning, source, cost)
+        return Registration(name, 0, accuracy, None, 0, warning, *kept)
     total, right = int(cells.counts.sum()), int(cells.right.sum())
     low, high = wilson(right, total)
     warnings = [note] if note else []
@@ -336,4 +345,4 @@ def _registration(
             f"items, {int((cells.truth_counts == 0).sum()):,} have none"
         )
     told = "; ".join(warnings)
-    return Registration(name, total, right / total, (low, high), 0, told, source, cost)
+    return Registration(name, total, right / total, (low, high), 0, told, *kept)

@@ -39,7 +39,7 @@ UNIT = 10**6
 """Sums of beliefs are kept in whole millionths."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report(Result):
     """What a step did."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from posterity._text import counted
 from posterity.errors import StoreError
 from posterity.storage.delta.commits import DataFile
 from posterity.storage.delta.schema import HEADER_SHARD, LEDGER
@@ -23,7 +24,7 @@ DECISIVE = (UPDATE, SETTLE, REDECIDE)
 """The kinds of steps after which no flip that was pending before is pending any more."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Header:
     """What a step was: one row of the ledger a step, written with the step's own commit."""
 
@@ -98,6 +99,20 @@ class Header:
     def unlike(self) -> list[Difference]:
         """Those that mean that its items are unlike the labelled set."""
         return [one for one in self.differences if one.unlike]
+
+    @property
+    def what(self) -> str:
+        """Whose votes it has, or what it was made of."""
+        if self.reverts is not None:
+            return f"reverts {self.reverts}"
+        if self.kind == REVIEW:
+            return counted(self.answers, "answer")
+        without_model = {REDECIDE: "all labels", SETTLE: "pending flips", TUNE: "later steps"}
+        return self.model or without_model.get(self.kind, "")
+
+    def __repr__(self) -> str:
+        spent = f", {counted(self.evaluations, 'evaluation')}" if self.evaluations else ""
+        return f"<step {self.step}: {self.kind}, {self.what}{spent}, {counted(self.flips, 'flip')}>"
 
     def to_row(self) -> pa.Table:
         """The header as a row of the ledger."""

@@ -31,7 +31,7 @@ FILE_BYTES = 2**27
 """What a file holds after a compaction, about."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compacted(Result):
     """What a compaction did."""
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from posterity._text import shown
+from posterity._text import Result, counted, shown
 from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context, RowRange
@@ -25,8 +25,8 @@ from posterity.validation.expectation import Estimate
 from posterity.validation.outcome import Rehearsed
 
 
-@dataclass(frozen=True)
-class Choice:
+@dataclass(frozen=True, repr=False)
+class Choice(Result):
     """What some money would bring if it were spent on one model."""
 
     model: str
@@ -56,6 +56,12 @@ class Choice:
             "cost_each": self.each,
             "rehearsed": self.rehearsed.to_dict(),
         }
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model}: {counted(self.evaluations, 'evaluation')} for {self.cost:g}, about "
+            f"{shown(**self.net.to_dict())} net corrections"
+        )
 
     def to_row(self) -> dict[str, Any]:
         """As a table shows it."""

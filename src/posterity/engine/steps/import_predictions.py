@@ -42,7 +42,7 @@ KEPT = "kept.json"
 ALREADY = "Nothing to do: this was imported already."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImportReport(Result):
     """What an import did."""
 

@@ -32,7 +32,7 @@ COMPARING = (Balanced, CostRatio, MaxBelief)
 """Rules that need no new vote."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Redecided(Result):
     """What a redecide did."""
 

@@ -35,7 +35,7 @@ from posterity.method.decide.rules import traits
 from posterity.storage.delta.commits import DataFile
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reverted(Result):
     """What a revert did."""
 

@@ -36,7 +36,7 @@ CLEAR = 4.0
 """Standard errors beyond which a mean belief is no accident."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reviewed(Result):
     """What a review did."""
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from posterity._text import Result
 from posterity.engine.items import payload as items_payload
 from posterity.engine.items.lookup import id_of
 from posterity.engine.items.payload import items_schema, payload_of
@@ -37,8 +38,8 @@ from posterity.storage.row_groups import WRITTEN
 PENDING, HELD_BACK, DOUBTFUL, DRAWN = "pending flip", "flip held back", "low belief", "drawn"
 
 
-@dataclass(frozen=True, eq=False)
-class Queue:
+@dataclass(frozen=True, eq=False, repr=False)
+class Queue(Result):
     """Items to ask a person about, the one to ask about first in front."""
 
     order: str

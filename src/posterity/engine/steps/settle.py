@@ -15,7 +15,7 @@ from posterity.engine.ledger.totals import total_of
 from posterity.engine.steps.fold import FoldedShards, settle_shard
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Settled(Result):
     """What a settle did."""
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from posterity._text import Result
 from posterity._version import __version__
 from posterity.engine.inspect import queries, reliability, step_views
 from posterity.engine.ledger.context import Context
@@ -24,8 +25,8 @@ PICTURES = 2**21
 """Bytes of pictures that a report holds at most."""
 
 
-@dataclass(frozen=True, eq=False)
-class Summary:
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary(Result):
     """What can be told of a store without the store; print it, or write it to a file."""
 
     view: dict[str, Any]
