@@ -210,9 +210,6 @@ def _flag(name: str, flags: Mapping[str, str]) -> str:
     return flags.get(name) or f"--{name.replace('_', '-')}"
 
 
-Progress = Callable[[int, int], None]
-"""Called with what is done and what there is in all."""
-
 _OF_ONE = {"are": "is", "were": "was", "have": "has", "occur": "occurs"}
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from posterity._text import Progress
+from posterity._progress import ShowProgress
 from posterity.engine.evaluation.plans import Plan, Request
 from posterity.engine.executors import Executor
 from posterity.engine.ledger.context import Context
@@ -53,7 +53,9 @@ if TYPE_CHECKING:
 class Store(StoreReader):
     """A dataset's items, every vote cast on them, and their labels.
 
-    Methods read the store as it is at the call, so several processes can hold it.
+    Methods read the store as it is at the call, so several processes can hold it. Calls that take
+    long show a line of progress in a terminal or a notebook; ``progress=False`` shows none, and a
+    callable is told what is done and what there is in all.
     """
 
     @classmethod
@@ -105,13 +107,21 @@ class Store(StoreReader):
         create(open_files(path, options), known, weights, description)
         return cls(path, options, executor)
 
-    def add(self, items: Any, *, id: str = "id") -> int:  # noqa: A002 the user's word
+    def add(
+        self,
+        items: Any,
+        *,
+        id: str = "id",  # noqa: A002 the user's word
+        progress: ShowProgress = None,
+    ) -> int:
         """Add items, and say how many: a table (Arrow, a frame, columns, records), a pandas Series,
         a file, folder, glob or object-store URI, or several.
         """
         from posterity.engine.items.add import add_items
 
-        return add_items(self._context(), items, id_column=id, options=self.options)
+        return add_items(
+            self._context(), items, id_column=id, options=self.options, progress=progress
+        )
 
     def import_predictions(
         self,
@@ -123,7 +133,7 @@ class Store(StoreReader):
         payload: Sequence[str] | None = None,
         rule: Rule | str | None = None,
         dry_run: bool = False,
-        progress: Progress | None = None,
+        progress: ShowProgress = None,
     ) -> ImportReport:
         """Items and their first steps from predictions that exist, without running anything.
 
@@ -242,7 +252,7 @@ class Store(StoreReader):
         votes: VoteFile | Any = None,
         evaluation: Evaluation | None = None,
         trust: bool = False,
-        progress: Progress | None = None,
+        progress: ShowProgress = None,
     ) -> Report:
         """Evaluate, fold, decide and commit one step; the same call twice does it once.
 
@@ -322,7 +332,7 @@ class Store(StoreReader):
         goal: str | None = None,
         budget: Budget | float | str | None = None,
         apply: bool = False,
-        progress: Progress | None = None,
+        progress: ShowProgress = None,
     ) -> Tuned:
         """Which selector and rule serve a goal best, on the labelled items; nothing is spent.
 

@@ -14,7 +14,6 @@ from posterity.cli.output import (
     echo,
     executor_option,
     print_json,
-    progress_bar,
     store_argument,
     tell,
     with_options,
@@ -273,19 +272,15 @@ def import_command(
         if label in votes:
             raise InvalidParameter(f"The column '{label}' is given twice.")
         votes[label] = name if name in known and not any(told.values()) else Model(name, **told)
-    with progress_bar("Importing", "items") as progress:
-        done = held.import_predictions(
-            list(files),
-            votes,
-            id=id_column,
-            soft=_softs(softs, models),
-            payload=None
-            if payload is None
-            else [n.strip() for n in payload.split(",") if n.strip()],
-            rule=rule,
-            dry_run=dry_run,
-            progress=progress,
-        )
+    done = held.import_predictions(
+        list(files),
+        votes,
+        id=id_column,
+        soft=_softs(softs, models),
+        payload=None if payload is None else [n.strip() for n in payload.split(",") if n.strip()],
+        rule=rule,
+        dry_run=dry_run,
+    )
     tell(as_json, done)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from posterity._text import Progress, counted, percent
+from posterity._progress import Progress, progress_line
+from posterity._text import counted, percent
 from posterity.cli.output import (
     as_json_option,
     echo,
@@ -17,7 +18,6 @@ from posterity.cli.output import (
     executor_option,
     plain_table,
     print_json,
-    progress_bar,
     show,
     store_argument,
     tell,
@@ -247,7 +247,7 @@ def _tell_rows(sharded: Sharded, what: str, out: str | None, *, exact: bool, as_
             first.extend(table.slice(0, wanted).to_pylist())
             yield table
 
-    with progress_bar("Reading", "items") as progress:
+    with progress_line(None, "Reading", "items") as progress:
         if out is None:
             count = sum(table.num_rows for table in passing(progress))
         elif is_folder(out):

@@ -5,22 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
 
 import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -32,7 +22,6 @@ from posterity._text import (
     json_text,
     on_command_line,
 )
-from posterity._text import Progress as ShowProgress
 
 PIPED_WIDTH = 200
 
@@ -174,29 +163,3 @@ def confirmed(told: str, question: str) -> bool:
         return False
     echo(told, err=True)
     return click.confirm(question, err=True)
-
-
-class _Speed(ProgressColumn):
-    """How many a second, once that is known."""
-
-    def render(self, task: Task) -> Text:
-        return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
-
-
-@contextmanager
-def progress_bar(what: str, unit: str = "steps") -> Iterator[ShowProgress | None]:
-    """A bar on a terminal, nothing when the output is piped."""
-    if not (sys.stdout.isatty() and sys.stderr.isatty()):
-        yield None
-        return
-    columns = (
-        TextColumn(what),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeRemainingColumn(),
-        _Speed(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

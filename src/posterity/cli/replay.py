@@ -18,7 +18,6 @@ from posterity.cli.output import (
     echo,
     in_flags,
     print_json,
-    progress_bar,
     show,
 )
 from posterity.errors import InvalidParameter, MissingExtra
@@ -201,15 +200,13 @@ def replay_command(
         options[name] = None if options[name] is None else split_list(options[name])
     options["tune"] = split_list(options["tune"] or "")
     recording = Recording.load(paths[0])
-    with progress_bar("Replaying") as progress:
-        results = run(
-            recording,
-            models=None if models is None else _split_models(models),
-            source=Recording.load(source) if source else None,
-            adapt=NONE if no_adapt else adapt,
-            progress=progress,
-            **options,
-        )
+    results = run(
+        recording,
+        models=None if models is None else _split_models(models),
+        source=Recording.load(source) if source else None,
+        adapt=NONE if no_adapt else adapt,
+        **options,
+    )
     if as_json:
         print_json(results.to_dict())
     else:

@@ -14,7 +14,6 @@ from posterity.cli.output import (
     exact_option,
     executor_option,
     plain_table,
-    progress_bar,
     store_argument,
     tell,
     with_options,
@@ -210,10 +209,9 @@ def update_command(
         raise UnknownName.among("model", model, known)
 
     def carry_out(**trust: bool) -> Report:
-        with progress_bar("Evaluating", "items") as progress:
-            told = options | {"plan": plan or run, "progress": progress}
-            file = None if votes is None else VoteFile(votes, id=id_column, **columns)
-            return held.update(asked, votes=file, evaluation=how, **told | trust)
+        told = options | {"plan": plan or run}
+        file = None if votes is None else VoteFile(votes, id=id_column, **columns)
+        return held.update(asked, votes=file, evaluation=how, **told | trust)
 
     try:
         report = carry_out()
@@ -289,8 +287,7 @@ def tune_command(store: str, executor: str, as_json: bool, **asked: Any) -> None
       posterity tune photos vit-l --goal ratio:5 --budget 20%
       posterity tune photos --goal final:95% --apply
     """
-    with progress_bar("Trying policies") as progress:
-        found = Store(store, executor=executor).tune(**asked, progress=progress)
+    found = Store(store, executor=executor).tune(**asked)
     tell(as_json, found)
 
 

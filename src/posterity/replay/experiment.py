@@ -11,7 +11,7 @@ from itertools import count, product
 from pathlib import Path
 from typing import Any, TypeVar
 
-from posterity._text import Progress
+from posterity._progress import ShowProgress, progress_line
 from posterity.errors import InvalidParameter, UnknownName
 from posterity.method.adapt.adapt import NONE, Adapt, to_keep
 from posterity.method.beliefs.confusion import estimate
@@ -78,7 +78,7 @@ def run(
     budgets: Spent | Sequence[Spent] = DEFAULT_BUDGET,
     rules: str | Rule | Sequence[str | Rule] | None = None,
     tune: str | Sequence[str] = (),
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Results:
     """Replay a model sequence over a recording; every combination of the lists is one run.
 
@@ -139,53 +139,54 @@ def run(
     grid = list(product(kinds, settings.selectors.items(), settings.budgets, together))
     tunings = list(product(settings.goals.items(), settings.even_budgets))
     done, total = count(1), seeds * (len(grid) + len(tunings)) * len(replayed.models)
-    for draw in range(first, first + seeds):
-        if taken_from is None:
-            parts = take_apart(replayed, share or 1.0, seed=draw)
-        else:
-            parts = from_source(taken_from, replayed)
-        parts = parts.weighed(weigh).in_order(order)
-        _check_shares(settings.budgets, len(parts.target))
-        walks = _walks(parts, settings)
-        for kind, (choice, by), budget, named in grid:
-            scores, clock = Scores(parts.target.truth, len(named)), time.perf_counter()
-            decided_by = [deciding[rule] for rule in named]
-            for step in walks[kind](selector=by, budget=budget, rules=decided_by, seed=draw):
-                scores.add(step)
-                if progress:
-                    progress(next(done), total)
-            seconds = time.perf_counter() - clock
-            setting = {
-                "recording": replayed.name,
-                "source": None if taken_from is None else taken_from.name,
-                "models": list(parts.target.models),
-                "order": order,
-                "split": share,
-                "seed": draw,
-                "beliefs": beliefs,
-                "confusion": kind,
-                "prior": prior if isinstance(prior, str) else "given",
-                "votes": votes,
-                "adapt": (",".join(settings.adapt) or NONE) if dependent else None,
-                "weigh": weigh,
-                "selector": choice,
-                **_spent(budget, len(parts.target)),
-            }
-            for rule, scored in zip(named, scores.by_rule, strict=True):
-                results.add(setting | {"rule": rule}, scored, seconds)
-        tracks = defaultdict[str, dict[str, PolicyTrack]](dict)  # goals have policies in common
-        for (goal, wanted), budget in tunings:
-            scores, clock = Scores(parts.target.truth, 1), time.perf_counter()
-            known = tracks[str(budget)]
-            chosen = tuned(walks[None], wanted, budget, len(parts.target), known).chosen
-            how = parse_selector(chosen.selector), [parse_rule(chosen.rule)]
-            for step in walks[None](selector=how[0], rules=how[1], budget=budget, seed=draw):
-                scores.add(step)
-                if progress:
-                    progress(next(done), total)
-            told = setting | {"selector": chosen.selector, **_spent(budget, len(parts.target))}
-            rule = f"{chosen.rule} (tuned: {goal})"
-            results.add(told | {"rule": rule}, scores.by_rule[0], time.perf_counter() - clock)
+    with progress_line(progress, "Replaying", "steps") as report:
+        for draw in range(first, first + seeds):
+            if taken_from is None:
+                parts = take_apart(replayed, share or 1.0, seed=draw)
+            else:
+                parts = from_source(taken_from, replayed)
+            parts = parts.weighed(weigh).in_order(order)
+            _check_shares(settings.budgets, len(parts.target))
+            walks = _walks(parts, settings)
+            for kind, (choice, by), budget, named in grid:
+                scores, clock = Scores(parts.target.truth, len(named)), time.perf_counter()
+                decided_by = [deciding[rule] for rule in named]
+                for step in walks[kind](selector=by, budget=budget, rules=decided_by, seed=draw):
+                    scores.add(step)
+                    if report:
+                        report(next(done), total)
+                seconds = time.perf_counter() - clock
+                setting = {
+                    "recording": replayed.name,
+                    "source": None if taken_from is None else taken_from.name,
+                    "models": list(parts.target.models),
+                    "order": order,
+                    "split": share,
+                    "seed": draw,
+                    "beliefs": beliefs,
+                    "confusion": kind,
+                    "prior": prior if isinstance(prior, str) else "given",
+                    "votes": votes,
+                    "adapt": (",".join(settings.adapt) or NONE) if dependent else None,
+                    "weigh": weigh,
+                    "selector": choice,
+                    **_spent(budget, len(parts.target)),
+                }
+                for rule, scored in zip(named, scores.by_rule, strict=True):
+                    results.add(setting | {"rule": rule}, scored, seconds)
+            tracks = defaultdict[str, dict[str, PolicyTrack]](dict)  # goals have policies in common
+            for (goal, wanted), budget in tunings:
+                scores, clock = Scores(parts.target.truth, 1), time.perf_counter()
+                known = tracks[str(budget)]
+                chosen = tuned(walks[None], wanted, budget, len(parts.target), known).chosen
+                how = parse_selector(chosen.selector), [parse_rule(chosen.rule)]
+                for step in walks[None](selector=how[0], rules=how[1], budget=budget, seed=draw):
+                    scores.add(step)
+                    if report:
+                        report(next(done), total)
+                told = setting | {"selector": chosen.selector, **_spent(budget, len(parts.target))}
+                rule = f"{chosen.rule} (tuned: {goal})"
+                results.add(told | {"rule": rule}, scores.by_rule[0], time.perf_counter() - clock)
     return results
 
 

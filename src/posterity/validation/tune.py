@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posterity._text import Progress, Result, counted, lines
+from posterity._progress import Progress
+from posterity._text import Result, counted, lines
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.data.arrays import Codes, Counts, Floats, Mask
 from posterity.method.decide.policy import AT_MOST, Figures, Goal, Policy

@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from posterity._text import Progress, counted
+from posterity._progress import ShowProgress, progress_line
+from posterity._text import counted
 from posterity.engine.evaluation.durable_votes import KeptVotes, Run
 from posterity.engine.evaluation.plans import Plan
 from posterity.engine.executors import Lost, Pool, Replicas
@@ -77,7 +78,7 @@ def ask_model(
     plan: Plan,
     predict: Predict | str,
     how: Evaluation,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> None:
     """Let the model vote on what is left of the plan; each batch is durable before the next.
 
@@ -96,12 +97,15 @@ def ask_model(
     accepted = plan.chosen[np.array(failed_rows(context.headers, plan.request.model), np.int64)]
     most = how.max_errors + int(accepted.sum())
     voter = partial(Voter, run, plan.request.model, predict)
-    with context.executor.pool(voter, Replicas.read(how.replicas)) as pool:
+    with (
+        progress_line(progress, "Evaluating", "items") as report,
+        context.executor.pool(voter, Replicas.read(how.replicas)) as pool,
+    ):
         rows = left.rows(context.shards, _chosen(context, plan))
         for asked in _Asking(run, how.batch, most).of(pool, rows):
             done += asked.done
-            if progress:
-                progress(done, plan.evaluations)
+            if report:
+                report(done, plan.evaluations)
 
 
 def _chosen(context: Context, plan: Plan) -> Iterator[Bits]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from posterity._progress import ShowProgress, progress_line
 from posterity.engine.items.item_files import (
     RESERVED,
     Incoming,
@@ -35,7 +36,12 @@ from posterity.storage.stream import Stream
 
 
 def add_items(
-    context: Context, data: Any, *, id_column: str = "id", options: dict[str, str] | None = None
+    context: Context,
+    data: Any,
+    *,
+    id_column: str = "id",
+    options: dict[str, str] | None = None,
+    progress: ShowProgress = None,
 ) -> int:
     """Give new items rows and make them part of the store; returns how many.
 
@@ -57,7 +63,7 @@ def add_items(
         incoming, distinct = Incoming(payload, seen), Distinct(ids, Path(folder))
         distinct.refuse_repeated()
         try:
-            commit_items(context, distinct, incoming)
+            commit_items(context, distinct, incoming, progress=progress)
         except InvalidData:
             if not are_there(context.again(), incoming):
                 raise
@@ -90,7 +96,7 @@ def commit_items(
     *,
     mark: str | None = None,
     ready: Callable[[], None] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: ShowProgress = None,
 ) -> int:
     """Write items part by part and make all of them visible at once; returns their first row.
 
@@ -109,11 +115,12 @@ def commit_items(
             distinct.refuse_known(now.items)
         written: list[DataFile] = []
         count = 0
-        for done in write_all(now, table, incoming, start):
-            written += done.files
-            count += done.rows
-            if progress is not None:
-                progress(count, distinct.count)
+        with progress_line(progress, "Writing", "items") as report:
+            for done in write_all(now, table, incoming, start):
+                written += done.files
+                count += done.rows
+                if report is not None:
+                    report(count, distinct.count)
         if ready is not None:
             ready()
         snapshot = now.items or _first_items(table)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from posterity._text import Progress
+from posterity._progress import Progress
 from posterity._version import __version__
 from posterity.engine.ledger.commit import attempts, commit_step, discarded
 from posterity.engine.ledger.context import Context, RowRange

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posterity._text import Progress
+from posterity._progress import ShowProgress, progress_line
 from posterity._version import __version__
 from posterity.engine.labelled.rehearse import Prepared, made_of, voters
 from posterity.engine.ledger.commit import attempts
@@ -42,7 +42,7 @@ def tune(
     *,
     goal: Goal | str | None = None,
     budget: Budget | float | str | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Tuned:
     """The steps so far and the next one on the labelled items, under many policies.
 
@@ -87,16 +87,17 @@ def tune(
             )
         truth, prior, history = prepared.history(share)
         try:
-            found = tune_history(
-                truth,
-                prior,
-                history,
-                goal=wanted,
-                current=current,
-                items=context.there,
-                known=tracks.known,
-                progress=progress,
-            )
+            with progress_line(progress, "Trying policies", "steps") as report:
+                found = tune_history(
+                    truth,
+                    prior,
+                    history,
+                    goal=wanted,
+                    current=current,
+                    items=context.there,
+                    known=tracks.known,
+                    progress=report,
+                )
         finally:
             tracks.keep()  # also what was tried before it was interrupted
     found = replace(found, head=context.head)

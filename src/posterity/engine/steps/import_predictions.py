@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from posterity._text import Progress, Result, counted
+from posterity._progress import ShowProgress, progress_line
+from posterity._text import Result, counted
 from posterity.engine.evaluation.consent import allow_own
 from posterity.engine.evaluation.durable_votes import Run, tidy
 from posterity.engine.evaluation.plans import Plan, Request
@@ -80,7 +81,7 @@ def import_predictions(
     payload: Sequence[str] | None = None,
     options: dict[str, str] | None = None,
     dry_run: bool = False,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> ImportReport:
     """Read everything once and refuse what is wrong before anything is written.
 
@@ -107,7 +108,7 @@ def _import(
     columns: Types,
     rule: str,
     dry_run: bool,
-    progress: Progress | None,
+    progress: ShowProgress,
 ) -> ImportReport:
     digest = read.digest(rule)
     mark = f"posterity.import.{digest}"
@@ -139,10 +140,11 @@ def _import(
     if dry_run:
         checked_items = 0
         table = items_table(context, incoming)
-        for part in write_all(context, table, incoming, context.rows, dry_run=True):
-            checked_items += part.rows
-            if progress is not None:
-                progress(checked_items, len(read.ids))
+        with progress_line(progress, "Reading", "items") as report:
+            for part in write_all(context, table, incoming, context.rows, dry_run=True):
+                checked_items += part.rows
+                if report is not None:
+                    report(checked_items, len(read.ids))
         note = ALREADY if again and not registrations else ""
         return ImportReport(
             len(read.ids), read.files, [], registrations, missing, dry_run=True, note=note

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from posterity._text import Progress
+from posterity._progress import ShowProgress
 from posterity.engine.evaluation.durable_votes import Run, all_runs, tidy
 from posterity.engine.evaluation.evaluate import Evaluation, ask_model
 from posterity.engine.evaluation.plans import Plan, Request, is_labelled, load_plan, save_plan
@@ -88,7 +88,7 @@ class Votes:
     file: VoteFile | None
     predict: Predict | str | None
     how: Evaluation
-    progress: Progress | None = None
+    progress: ShowProgress = None
 
     def __call__(self, run: Run, plan: Plan) -> FromFile | None:
         """Fill a run with votes on the plan's items."""
