@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from posterity import Model, Store
 from posterity.errors import InvalidData, InvalidParameter, Unavailable
 from posterity.method.data.classes import Classes, Name
-from posterity.models.class_map import Answers, plain_column, typed_name
+from posterity.models.class_map import TOP, Answers, plain_column, typed_name
 from tests import naive
 
 OURS = Classes(["cat", "dog", "other"])
@@ -120,13 +120,14 @@ def test_probabilities_equal_plain_loops(told: naive.Words, data: st.DataObject)
     keep = data.draw(st.integers(1, len(told.classes)))
     if told.own is None and told.rename:
         told.rename = []  # columns without names of their own are ours
-    hard = answers_for(told).probabilities(table, len(rows))
+    usual = answers_for(told).probabilities(table, len(rows))
     cast = answers_for(told, soft=keep).probabilities(table, len(rows))
-    assert hard.soft is None
     assert cast.soft is not None
+    assert usual.soft is not None
+    assert usual.soft.codes.shape[1] == min(TOP, len(told.classes))
     for at, row in enumerate(table.tolist()):
         vote, ours = told.probabilities(row)
-        assert cast.hard[at] == hard.hard[at] == vote
+        assert cast.hard[at] == usual.hard[at] == vote
         kept = {
             code: weight
             for code, weight in zip(

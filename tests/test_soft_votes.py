@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posterity import Evaluation, Model, Store, VoteFile
+from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData, InvalidParameter
 from posterity.method.beliefs import temperature as beliefs_temperature
 from posterity.method.data.classes import Classes
@@ -22,6 +23,7 @@ from posterity.models.class_map import Answers
 from posterity.models.soft_columns import SoftColumns
 from posterity.storage import parquet
 from posterity.storage.delta.schema import LEDGER
+from posterity.storage.files import open_files
 from tests import naive, naive_temperatures
 from tests.stores import NAMES, World, contents, registered, small_store
 
@@ -414,6 +416,73 @@ def test_soft_and_hard_votes_in_one_step(world: SoftWorld, tmp_path: Path) -> No
             ).column_names
         )
         assert store.check() == []
+
+
+def sure_model(world: SoftWorld, name: str, soft: int | None = None) -> Model:
+    """It returns probabilities; the truth of every other item is known."""
+    ids = [f"item-{number}" for number in range(0, 60, 2)]
+    truth = pa.table({"id": ids, "truth": world.truth[::2]})
+    return Model(name, labelled=truth, predict=world.soft_model(name).predict, soft=soft)
+
+
+def test_probabilities_a_model_returns_are_kept_and_calibrated(
+    world: SoftWorld, tmp_path: Path
+) -> None:
+    """Without soft= as with it, where the model votes on labelled items by itself."""
+    stores = []
+    for soft in (None, 4):
+        store = Store.create(tmp_path / f"{soft}", classes=NAMES, shard_rows=25)
+        store.add(world.table())
+        store.update(sure_model(world, "mid", soft), budget="100%")
+        stores.append(store)
+    rows, others = (contents(store)["rows"] for store in stores)
+    assert rows == others
+    assert all(len(row["soft_classes"]) == 4 for row in rows)
+    context = Context(open_files(stores[0].path))
+    assert context.fits.of(context.headers[-1].fit).reads_soft("mid")
+    assert "calibrate" not in context.headers[-1].report["note"]
+    assert stores[0].check() == []
+
+
+def test_probabilities_that_cannot_be_calibrated_are_told_of(
+    world: SoftWorld, tmp_path: Path
+) -> None:
+    store = Store.create(tmp_path / "store", classes=NAMES, shard_rows=25)
+    store.add(world.table())
+    model = world.soft_model("mid")
+    told = "probabilities of mid are kept but not used: none of its labelled votes"
+    assert told in store.register(model).warning
+    report = store.update(model, budget="100%")
+    assert f"warning: the {told}" in report.note
+    hard = store.labels()
+    # With the same labelled votes and their probabilities they count, those of earlier steps too.
+    labelled = world.labelled_table("mid")
+    codes = np.searchsorted(NAMES, world.labelled["mid"])
+    sure = np.random.default_rng(0).uniform(0.4, 1, (80, 1)) * (np.eye(4)[codes] - 0.25) + 0.25
+    softly = labelled.append_column("probs", [sure.tolist()])
+    again = Model("mid", labelled=softly, labelled_soft="probs", predict=model.predict)
+    assert "calibrate" not in store.register(again).warning
+    store.register(again)
+    assert store.status()["models"] == ["mid"]
+    store.register(world.model("best"))
+    last = store.update("best", votes=world.votes_table("best").slice(0, 30), rule="max-belief")
+    context = Context(open_files(store.path))
+    assert context.fits.of(context.headers[-1].fit).reads_soft("mid")
+    assert "calibrate" not in last.note
+    assert store.labels()["belief"].to_pylist() != hard["belief"].to_pylist()
+    assert store.check() == []
+
+
+def test_plain_beliefs_take_probabilities_as_they_are(world: SoftWorld, tmp_path: Path) -> None:
+    beliefs_of = []
+    for soft in (None, 4, 1):
+        store = Store.create(tmp_path / f"{soft}", classes=NAMES, beliefs="plain")
+        store.add(world.table())
+        predict = world.soft_model("mid").predict
+        report = store.update(Model("mid", accuracy=0.7, predict=predict, soft=soft))
+        assert "calibrate" not in report.note
+        beliefs_of.append(store.labels()["belief"].to_pylist())
+    assert beliefs_of[0] == beliefs_of[1] != beliefs_of[2]
 
 
 def test_reverting_soft_votes(world: SoftWorld, tmp_path: Path) -> None:

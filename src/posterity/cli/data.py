@@ -322,7 +322,12 @@ def _own_names(given: str, kind: type) -> list[Any]:
 @click.argument("name")
 @_model_options
 @click.option("--predict", metavar="SOURCE", help="MODULE:NAME, or an adapter; see docs/models.md.")
-@click.option("--soft", type=int, metavar="M", help="Keep and fold the top M class probabilities.")
+@click.option(
+    "--soft",
+    type=int,
+    metavar="M",
+    help="Keep and fold the top M class probabilities. [default: 5]",
+)
 @click.option(
     "--labelled-soft",
     metavar="COLUMNS",

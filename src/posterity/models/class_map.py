@@ -23,6 +23,8 @@ from posterity.method.data.votes import MISSING, ModelVotes, SoftVotes, check_co
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 _NONE: Codes = np.zeros(0, dtype=np.int32)
 SHOWN = 5
+TOP = 5
+"""Classes of a soft vote that are kept, where nobody says how many."""
 ONE_EACH = (
     "Answers are one per item, in the order of the items. Fix the model and run the same again; "
     "votes so far are kept."
@@ -49,7 +51,7 @@ class Answers:
     other: Name | None = None
     """Our class for what the model knows and we do not."""
     soft: int | None = None
-    """How many classes of a soft vote are kept; None: only the vote itself."""
+    """How many classes of a soft vote are kept; None: ``TOP``."""
 
     def __post_init__(self) -> None:
         ours = set(self.classes)
@@ -73,6 +75,11 @@ class Answers:
         """The type of the model's own names."""
         renamed = next(iter(self.rename), None)
         return self._theirs.kind if self.own is not None or renamed is None else type(renamed)
+
+    @property
+    def top(self) -> int:
+        """How many classes of a soft vote are kept."""
+        return min(TOP, len(self.classes)) if self.soft is None else self.soft
 
     @property
     def names(self) -> tuple[Name, ...]:
@@ -196,9 +203,7 @@ class Answers:
         if len(none):
             raise InvalidData(f"The probabilities in row {none[0]} are all zero.")
         hard = self._map.votes(theirs.argmax(axis=1).astype(np.int32))
-        if self.soft is None:
-            return ModelVotes(hard)
-        return ModelVotes(hard, SoftVotes.top(ours, self.soft, hard=hard))
+        return ModelVotes(hard, SoftVotes.top(ours, self.top, hard=hard))
 
 
 def plain_column(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -71,7 +71,7 @@ class Model:
     other: Any = None
     """The store's class for what the model knows and the store does not."""
     soft: int | None = None
-    """How many classes of each soft vote to keep and fold; None: only the vote itself."""
+    """How many classes of each soft vote to keep and fold; None: five."""
     labelled_soft: str | None = None
     """Where the labelled table has soft votes, as ``SoftColumns`` spells it: what the model's are
     worth is learnt from them."""

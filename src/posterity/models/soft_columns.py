@@ -15,8 +15,6 @@ from posterity.models.class_map import Answers
 from posterity.storage.input import column
 
 TEMPLATE = "{class}"
-TOP = 5
-"""Classes of a soft vote that are kept, where nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class SoftColumns:
                 f"The {what} must be scores from 0 to 1 that sum to at most one; row "
                 f"{int(np.flatnonzero(bad)[0])} does not ({int(bad.sum())} such rows)."
             )
-        soft = _merged(codes, weights, owner, len(lengths), len(answers.classes), answers.soft)
+        soft = _merged(codes, weights, owner, len(lengths), len(answers.classes), answers.top)
         # As with all probabilities, the vote is the model's own most probable class.
         hard = np.full(len(lengths), MISSING, dtype=np.int32)
         order = np.lexsort((-codes, weights, owner))
@@ -127,13 +125,11 @@ def read_soft(text: str, rows: pa.Table, answers: Answers, hard: Codes, what: st
     columns = SoftColumns.parse(text)
     for name in columns.columns(answers):
         column(rows, name, what)
-    if answers.soft is None:
-        answers = replace(answers, soft=min(TOP, len(answers.classes)))
     return columns.read(rows, answers, hard, f"soft votes of the {what}")
 
 
 def _merged(
-    codes: Codes, weights: Floats, owner: Rows, items: int, classes: int, keep: int | None
+    codes: Codes, weights: Floats, owner: Rows, items: int, classes: int, keep: int
 ) -> SoftVotes:
     """Several of the model's classes may be one of ours; the heaviest come first, lower first."""
     cells, at = np.unique(owner.astype(np.int64) * classes + codes, return_inverse=True)
@@ -142,7 +138,7 @@ def _merged(
     order = np.lexsort((code, -summed, item))
     item, code, summed = item[order], code[order], summed[order]
     place = np.arange(len(item)) - np.searchsorted(item, item)
-    width = min(int(place.max(initial=0)) + 1, keep or classes)
+    width = min(int(place.max(initial=0)) + 1, keep)
     kept = place < width
     table = np.full((items, width), MISSING, dtype=np.int32)
     heavy = np.zeros((items, width))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -32,6 +33,7 @@ from posterity.errors import CommitConflict, InvalidData
 from posterity.method.beliefs.confusion import Cells
 from posterity.method.data.arrays import Rows
 from posterity.method.data.votes import MISSING, ModelVotes
+from posterity.method.decide.defaults import DEPENDENT
 from posterity.models.class_map import ModelSettings
 from posterity.models.model import Model, shown_source
 from posterity.storage import parquet
@@ -130,12 +132,20 @@ def _evidence(context: Context, model: Model, stored: StoredVotes) -> LabelledDa
         return evidence
     if known.settings.digest == evidence.digest and are_lost(context, known):
         return evidence
+    if _adds_soft(known, evidence):
+        return evidence
     if not _same(context, known, evidence):
         raise InvalidData(
             f"A model '{model.name}' is registered with other labelled votes.",
             hint="Leave them out to go on with that model, or give the new one another name.",
         )
     return None
+
+
+def _adds_soft(known: Registered, evidence: LabelledData) -> bool:
+    """Whether the labelled votes are those a model came with, now with their probabilities."""
+    hard = replace(evidence, soft=None)
+    return evidence.digest != known.settings.digest == hard.digest
 
 
 def _same(context: Context, known: Registered, evidence: LabelledData) -> bool:
@@ -297,6 +307,15 @@ def _commit(context: Context, model: Registered) -> None:
     context.forget_models()
 
 
+def not_calibrated(name: str) -> str:
+    """Why a model's probabilities do not count, and what would change that."""
+    return (
+        f"the probabilities of {name} are kept but not used: none of its labelled votes has any to "
+        "calibrate them on. Register it again with the same labelled votes and their probabilities "
+        "(labelled_soft, --labelled-soft)"
+    )
+
+
 def registered(context: Context, name: str) -> Registration:
     """What is known of a model that is registered."""
     known = context.model(name)
@@ -311,7 +330,13 @@ def registration(context: Context, name: str, evidence: LabelledData) -> Registr
     waiting = len(evidence.truth) if evidence.pending else None
     stated = evidence.matrix is not None or evidence.accuracy is not None
     cells = None if stated else evidence.cells(context.classes)
-    return _registration(context, name, waiting, cells, evidence.accuracy, evidence.note)
+    notes = [evidence.note] if evidence.note else []
+    known = context.models.get(name)
+    softly = known is not None and known.settings.soft is not None and evidence.soft is None
+    dependent = context.description.beliefs == DEPENDENT  # plain ones take them as they are given
+    if softly and dependent and cells is not None and not waiting:
+        notes.append(not_calibrated(name))
+    return _registration(context, name, waiting, cells, evidence.accuracy, notes)
 
 
 def _registration(
@@ -320,20 +345,20 @@ def _registration(
     waiting: int | None,
     cells: Cells | None,
     accuracy: float | None,
-    note: str = "",
+    notes: Sequence[str] = (),
 ) -> Registration:
     """``waiting``: labelled items it votes on first; ``cells``: None where they were stated."""
     known = context.models.get(name)
     settings = ModelSettings() if known is None else known.settings
     kept = shown_source(settings.predict), settings.cost, None if known is None else known.arrival
     if waiting is not None:
-        return Registration(name, 0, None, None, waiting, note, *kept)
+        return Registration(name, 0, None, None, waiting, "; ".join(notes), *kept)
     if cells is None:
         warning = "given, not measured: no interval"
         return Registration(name, 0, accuracy, None, 0, warning, *kept)
     total, right = int(cells.counts.sum()), int(cells.right.sum())
     low, high = wilson(right, total)
-    warnings = [note] if note else []
+    warnings = [*notes]
     few = cells.truth_counts < FEW_PER_CLASS
     if (high - low) / 2 > WIDE:
         warnings.append(

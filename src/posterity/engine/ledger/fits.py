@@ -151,6 +151,11 @@ class Fit:
         known = zip(self.order, found, strict=False)  # none where all votes are hard
         return {name: each for name, each in known if each is not None}
 
+    def reads_soft(self, model: str) -> bool:
+        """Whether dependent beliefs know what this model's probabilities are worth."""
+        (place,), read = self.who([model]), self.dependence.temperatures
+        return 0 <= place < len(read) and read[place] is not None
+
     def _read(self, take: Callable[[Any], T]) -> T:
         if self._load is None:
             raise StoreError("Nothing was recorded.")

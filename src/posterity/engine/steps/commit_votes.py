@@ -15,6 +15,7 @@ from posterity.engine.evaluation.durable_votes import KeptVotes, Run
 from posterity.engine.evaluation.plans import Plan
 from posterity.engine.evaluation.vote_file import FromFile
 from posterity.engine.items.lookup import id_of
+from posterity.engine.labelled.register import not_calibrated
 from posterity.engine.labelled.rehearse import Prepared, keep_fit
 from posterity.engine.labelled.sample import Sample
 from posterity.engine.ledger.commit import commit_step, discarded
@@ -32,6 +33,7 @@ from posterity.errors import StoreError, Unlike
 from posterity.method.adapt import class_shares
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.priors import ESTIMATED, UNIFORM
+from posterity.method.decide.defaults import DEPENDENT
 from posterity.method.decide.rules import CAUTIOUS, AtMost, Balanced, Rule
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.validation.outcome import Trust
@@ -101,7 +103,12 @@ def commit_votes(
     over = ""
     if plan.spending is not None:
         over = overspent(context, plan.request.budget, plan.spending, folded + len(failed))
-    after = (over, warning(differences))
+    unread = found.soft and fit.beliefs == DEPENDENT and not fit.reads_soft(plan.request.model)
+    after = (
+        over,
+        f"warning: {not_calibrated(plan.request.model)}." if unread else "",
+        warning(differences),
+    )
     report = Report(
         step,
         plan.id,

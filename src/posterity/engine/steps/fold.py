@@ -38,6 +38,8 @@ class FoldedShards:
     """Votes there were."""
     folded: int = 0
     """Those on items that are there, and that the model had not seen otherwise."""
+    soft: int = 0
+    """Those of them with probabilities."""
     recovered: list[int] = field(default_factory=list)
     """Rows the model had failed on, and that have a vote all the same."""
     done: list[int] = field(default_factory=list)
@@ -94,6 +96,7 @@ class Fold:
         classes = self.steps[-1].fit.classes
         seen = Seen.of(now.label[local][free], believed[free], cast.hard[free], classes)
         moved, folded = Total().moved(now.label[local], believed, decided), len(local)
+        soft = 0 if cast.soft is None else int((cast.soft.hard != MISSING).sum())
         waits = (decided.proposed != MISSING).any()
         idle = now.proposed != MISSING
         idle[local] = False
@@ -106,7 +109,9 @@ class Fold:
         file = write_rows(context, self.step, shard, start + local, cast, decided)
         waiting = [shard] if waits else []
         return FoldedShards(
-            [file], tally, moved, seen, len(rows), folded, again, done=[shard], waiting=waiting
+            *([file], tally, moved, seen, len(rows), folded, soft, again),
+            done=[shard],
+            waiting=waiting,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from posterity.method.data.arrays import Rows
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.models.class_map import Answers
 from posterity.models.model import Model
-from posterity.models.soft_columns import TOP, SoftColumns
+from posterity.models.soft_columns import SoftColumns
 from posterity.storage.input import Types, truth_types
 from posterity.storage.spool import IdSpool, VoteSpool, lengths_of, texts_of
 from posterity.storage.stream import Stream
@@ -98,7 +98,7 @@ class Predictions:
             self._types |= truth_types(answers.kind, source.column)
         self.ids = IdSpool(folder)
         self.votes = [
-            VoteSpool(folder, f"votes-{at}", (answers.soft or 0) if source.soft else 0)
+            VoteSpool(folder, f"votes-{at}", answers.top if source.soft else 0)
             for at, (source, answers) in enumerate(zip(sources, self._answers, strict=True))
         ]
         self._orders = [_Order(source) for source in sources]
@@ -117,10 +117,7 @@ class Predictions:
         settings = source.model.settings(self._context.classes)
         if known is not None:
             settings = known.settings.revised(settings)
-        answers = settings.answers(self._context.classes)
-        if source.soft is not None and answers.soft is None:
-            return replace(answers, soft=min(TOP, len(answers.classes)))
-        return answers
+        return settings.answers(self._context.classes)
 
     def _read(self) -> None:
         casts = [
