@@ -126,11 +126,13 @@ def test_a_parameter_is_a_flag_of_its_command(
 
 
 def test_results_name_flags_too(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    again = store.update("old", votes=dict.fromkeys("abc", "cat"))
+    store.register(Model("new", accuracy=0.9))
+    for _ in range(2):
+        again = store.update("new", votes=dict.fromkeys("abc", "cat"), budget="100%")
     assert "`more=True` goes on" in str(again)
     votes = Path(store.path).parent / "votes.csv"
     votes.write_text("id,vote\na,cat\nb,cat\nc,cat\n")
-    asked = ["update", store.path, "old", "--votes", str(votes)]
+    asked = ["update", store.path, "new", "--votes", str(votes), "--budget", "100%"]
     assert run(asked) == 0
     assert "`--more` goes on" in capsys.readouterr().out
     assert run([*asked, "--json"]) == 0

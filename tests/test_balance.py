@@ -189,7 +189,7 @@ def test_a_plan_that_changes_nothing_says_so_first(tmp_path: Path) -> None:
         "On the labelled items this plan would change nothing: no vote is enough for "
         "cost-ratio:5000."
     )
-    assert "--rule cost-ratio:" in first
+    assert "`rule='cost-ratio:" in first
 
 
 def test_a_first_plan_is_not_called_useless(tmp_path: Path) -> None:

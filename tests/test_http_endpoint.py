@@ -315,7 +315,7 @@ def test_a_server_that_does_not_recover(server: Server, mishap: Any, told: str) 
     server.headers = {"Location": server.url} if mishap == 302 else {}
     with pytest.raises(Unavailable, match=told) as caught:
         endpoint(server, retries=2, timeout=0.15)(items(2))
-    assert "run the same command again; votes so far are kept" in str(caught.value)
+    assert "run the same again; votes so far are kept" in str(caught.value)
     assert len(server.asked) == (1 if isinstance(mishap, int) and mishap < 500 else 3)
 
 

@@ -144,7 +144,7 @@ def test_what_is_accepted_is_listed(store: Store) -> None:
         r"must be an Arrow table, a pandas or Polars frame, a dict of columns, a list of records "
         r"\(dicts\), a pandas Series with ids as its index"
     )
-    files = r"or a file \(.parquet, .csv, .jsonl, .ndjson\), folder, glob or object-store URI"
+    files = r"or a file \(.parquet, .csv, .tsv, .jsonl, .ndjson\), folder, glob or object-store URI"
     with pytest.raises(
         InvalidData, match=rf"'items' {table}, {files}, or a list of these; got set"
     ):

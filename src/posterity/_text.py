@@ -123,6 +123,8 @@ _ALSO = {"append_classes": "--append", "drop_run": "--drop", "repair": "--repair
 """Flags that make a command do what the method does."""
 _FLAGS = {"classes": "--model-classes", "confusion": "--confusion-matrix"}
 """Flags whose name is not that of the parameter, where it is one of a model."""
+_OFF = {"refuse_unlike": "--accept-unlike"}
+"""Flags that stand for False."""
 
 
 def on_command_line(text: str, flags: Mapping[str, str] | None = None) -> str:
@@ -192,7 +194,11 @@ def _words(call: ast.Call, flags: Mapping[str, str]) -> Iterator[str]:
     for keyword in call.keywords:
         if isinstance(keyword.value, ast.Call):
             continue
-        yield _flag(keyword.arg or "", flags)
+        name = keyword.arg or ""
+        if name in _OFF and isinstance(keyword.value, ast.Constant) and not keyword.value.value:
+            yield _OFF[name]
+            continue
+        yield _flag(name, flags)
         if not (isinstance(keyword.value, ast.Constant) and keyword.value.value is True):
             yield _word(keyword.value)
 

@@ -312,7 +312,7 @@ def not_calibrated(name: str) -> str:
     return (
         f"the probabilities of {name} are kept but not used: none of its labelled votes has any to "
         "calibrate them on. Register it again with the same labelled votes and their probabilities "
-        "(labelled_soft, --labelled-soft)"
+        "(`labelled_soft=`)"
     )
 
 

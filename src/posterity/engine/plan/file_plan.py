@@ -35,10 +35,10 @@ def plan_of_file(
     """
     rule = context.rule(request.rule)
     if traits(rule).promises or file.strict:
-        what = f"The rule '{rule}'" if traits(rule).promises else "strict (--strict)"
+        what = f"The rule '{rule}'" if traits(rule).promises else "`strict=True`"
         raise InvalidParameter(
             f"{what} is about the items that a plan has chosen.",
-            hint="Give the plan's id with plan (--plan), or its budget with budget (--budget).",
+            hint="Give the plan's id with `plan=`, or its budget with `budget=`.",
         )
     with read_file(context, request.model, file) as read:
         chosen, new = _without_vote(context, request, read.taken)
