@@ -81,7 +81,7 @@ def test_all_advice_becomes_commands_and_flags_that_there_are() -> None:
 
 
 def _has(command: click.Command, code: str) -> bool:
-    flags = {flag for option in command.params for flag in option.opts}
+    flags = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     return {
         word for word in in_flags(code, command).strip("`").split() if word[:2] == "--"
     } <= flags

@@ -49,7 +49,7 @@ def test_rotated_classes_are_refused_and_their_votes_kept(tmp_path: Path, world:
     )  # nothing is left of it, night after night
     (left,) = store.runs()
     assert (left.state, left.votes) == ("started", 180)
-    assert f"posterity runs STORE --drop {left.run}" in str(refused.value)
+    assert f"`store.drop_run({left.run!r})`" in str(refused.value)
     assert len(asked) == 180
     # Asked again, it is refused again; and then made after all. The model is not asked for that.
     with pytest.raises(Unlike):

@@ -96,8 +96,8 @@ def commit_votes(
             raise Unlike(
                 f"The step was not made, and no label changed: {told(differences)}.",
                 hint=f"{counted(folded, 'vote')} of {plan.request.model} are kept. If the items "
-                "are meant to be unlike, run the same again with `refuse_unlike=False`; the model is "
-                f"asked nothing again. Else drop the votes: `store.drop_run({plan.id!r})`",
+                "are meant to be unlike, run the same again with `refuse_unlike=False`; the model "
+                f"is asked nothing again. Else drop the votes: `store.drop_run({plan.id!r})`",
             )
     over = ""
     if plan.spending is not None:
