@@ -6,6 +6,7 @@ All are loaded when they are first used: ``import posterity`` alone loads none o
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from posterity.web.report.summary import summary as summary
 
     beliefs = plain
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+"""What a job may want to know is logged under ``posterity``, and shown only where handlers are."""
 
 _HOMES = {
     "Beliefs": "method.beliefs.plain",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +25,8 @@ from posterity.method.data.spec import whole_number
 from posterity.method.data.votes import ModelVotes
 from posterity.models.model import Loaded, Predict, load_predict
 from posterity.storage.row_groups import WRITTEN
+
+log = logging.getLogger(__name__)
 
 BATCH = 1024
 MAX_ERRORS = 100
@@ -96,6 +99,8 @@ def ask_model(
     # A step that leaves out bad items has accepted them: they do not stop a later update.
     accepted = plan.chosen[np.array(failed_rows(context.headers, plan.request.model), np.int64)]
     most = how.max_errors + int(accepted.sum())
+    name, root = plan.request.model, context.files.root
+    log.info("%s: %s votes on %s, plan %s", root, name, counted(waiting, "item"), plan.id)
     voter = partial(Voter, run, plan.request.model, predict)
     with (
         progress_line(progress, "Evaluating", "items") as report,
@@ -104,6 +109,9 @@ def ask_model(
         rows = left.rows(context.shards, _chosen(context, plan))
         for asked in _Asking(run, how.batch, most).of(pool, rows):
             done += asked.done
+            log.debug("%s: %s: %d of %d items done", root, name, done, plan.evaluations)
+            for row, reason in asked.errors.items():
+                log.warning("%s: %s failed on row %d: %s", root, name, row, reason)
             if report:
                 report(done, plan.evaluations)
 

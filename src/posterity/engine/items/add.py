@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from posterity._progress import ShowProgress, progress_line
+from posterity._text import counted
 from posterity.engine.items.item_files import (
     RESERVED,
     Incoming,
@@ -33,6 +35,8 @@ from posterity.storage.delta.table import Snapshot, Table
 from posterity.storage.input import Types
 from posterity.storage.spool import IdSpool
 from posterity.storage.stream import Stream
+
+log = logging.getLogger(__name__)
 
 
 def add_items(
@@ -129,6 +133,7 @@ def commit_items(
         fences = [(NEXT_ROW, start + distinct.count)] + ([] if mark is None else [(mark, start)])
         with discarded(table, written):
             snapshot.commit(written, fences=fences, replace=anew)
+        log.info("%s: %s added", now.files.root, counted(distinct.count, "item"))
         return start
 
     return retried(context, attempt)
@@ -176,6 +181,7 @@ def remove_items(context: Context, ids: Any) -> int:
             table = now.layout.removed
             file = table.write(pa.table({"row": rows}, schema=REMOVED), label="removed")
             table.head().commit([file])
+            log.info("%s: %s removed", now.files.root, counted(len(rows), "item"))
         return len(rows)
 
     return retried(context, attempt)

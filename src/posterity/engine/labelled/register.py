@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ from posterity.models.model import Model, shown_source
 from posterity.storage import parquet
 from posterity.storage.delta.schema import MODELS, WEIGHT
 from posterity.validation.expectation import wilson
+
+log = logging.getLogger(__name__)
 
 ARRIVALS = "posterity.models"
 FEW_PER_CLASS = 5
@@ -101,6 +104,10 @@ def register(
             made = _register(now, model, stored or stored_votes(now, model.name))
             if now is not context:
                 context.forget_models()
+            if made is not None:
+                log.info("%s: %s", context.files.root, str(made).split("\n")[0])
+            if made is not None and made.warning:
+                log.warning("%s: %s: %s", context.files.root, made.model, made.warning)
             return made
     raise CommitConflict("Too many others are registering models; nothing was registered.")
 

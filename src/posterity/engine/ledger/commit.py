@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,8 @@ from posterity.storage.delta.commits import DataFile
 from posterity.storage.delta.schema import HEADER_SHARD
 from posterity.storage.delta.table import Table
 from posterity.storage.files import LocalFiles
+
+log = logging.getLogger(__name__)
 
 TRIES = 20
 LONGEST = 0.5
@@ -30,6 +33,7 @@ def attempts(context: Context) -> Iterator[Context]:
     """
     for tried in range(TRIES):
         yield context
+        log.info("%s was changed by another process", context.files.root)
         # Out of step with whoever was in the way.
         time.sleep(random.uniform(0, min(LONGEST, 0.01 * 2**tried)))  # noqa: S311 no secret
         context = context.again()
@@ -80,3 +84,6 @@ def commit_step(context: Context, header: Header, files: Sequence[DataFile]) -> 
     label = f"step-{header.step:06}"
     own = context.layout.ledger.write(header.to_row(), label=label, partition=HEADER_SHARD)
     context.ledger.commit([own, *files], fences=[(HEAD, header.step)], unmoved=[PURGED])
+    log.info("%s: %s", context.files.root, header)
+    for warning in header.warnings:
+        log.warning("%s: step %d: %s", context.files.root, header.step, warning)

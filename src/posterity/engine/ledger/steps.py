@@ -20,6 +20,8 @@ from posterity.validation.shift import Difference
 
 UPDATE, REVERT, SETTLE, REVIEW = "update", "revert", "settle", "review"
 REDECIDE, TUNE = "redecide", "tune"
+WARNING = "warning: "
+"""How a line of a report begins that warns."""
 DECISIVE = (UPDATE, SETTLE, REDECIDE)
 """The kinds of steps after which no flip that was pending before is pending any more."""
 
@@ -110,9 +112,20 @@ class Header:
         without_model = {REDECIDE: "all labels", SETTLE: "pending flips", TUNE: "later steps"}
         return self.model or without_model.get(self.kind, "")
 
-    def __repr__(self) -> str:
+    @property
+    def warnings(self) -> list[str]:
+        """What its report warns of."""
+        told = [self.report.get("note", ""), f"{WARNING}{self.report.get('warning', '')}"]
+        lines = "\n".join(told).split("\n")
+        found = [line.removeprefix(WARNING) for line in lines if line.startswith(WARNING)]
+        return [one for one in found if one]
+
+    def __str__(self) -> str:
         spent = f", {counted(self.evaluations, 'evaluation')}" if self.evaluations else ""
-        return f"<step {self.step}: {self.kind}, {self.what}{spent}, {counted(self.flips, 'flip')}>"
+        return f"step {self.step}: {self.kind}, {self.what}{spent}, {counted(self.flips, 'flip')}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     def to_row(self) -> pa.Table:
         """The header as a row of the ledger."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -25,6 +26,8 @@ from posterity.method.data.row_sets import Tombstones
 from posterity.storage.delta.commits import DataFile
 from posterity.storage.delta.table import Snapshot, to_parquet
 from posterity.storage.row_groups import Feed, grouped
+
+log = logging.getLogger(__name__)
 
 FILE_ROWS = 2**22
 FILE_BYTES = 2**27
@@ -61,7 +64,9 @@ def compact(context: Context) -> Compacted:
         retried(context, partial(_purge_labelled, lost))
         publish_labels(context.again(), anew=True)
     items = retried(context, lambda now: _compact_shards(now, gone, now.items))
-    return Compacted(before + items[0], after + items[1], len(lost))
+    done = Compacted(before + items[0], after + items[1], len(lost))
+    log.info("%s: %s", context.files.root, done)
+    return done
 
 
 def _lost_ids(context: Context) -> Iterator[Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from functools import partial
 from pathlib import PurePosixPath
 
 import pyarrow as pa
 
+from posterity._text import counted
 from posterity.engine.evaluation.durable_votes import Run, all_runs, tidy, unfinished
 from posterity.engine.evaluation.plans import load_plan
 from posterity.engine.ledger.commit import retried
@@ -16,6 +18,8 @@ from posterity.engine.maintenance import RETENTION_HOURS
 from posterity.method.data.spec import real_number
 from posterity.storage.delta.commits import VACUUMED
 from posterity.storage.files import TEMPORARY
+
+log = logging.getLogger(__name__)
 
 MOST_HOURS = 10**6
 NO_ITEMS = pa.schema([("shard", pa.int32()), ("row", pa.int64())])
@@ -61,6 +65,8 @@ def _vacuum(context: Context, *, hours: float, dry_run: bool) -> int:
     gone = list(dict.fromkeys(found))
     for path in [] if dry_run else gone:
         context.files.delete(path)
+    if not dry_run:
+        log.info("%s: %s deleted", context.files.root, counted(len(gone), "file"))
     return len(gone)
 
 

@@ -6,6 +6,7 @@ the two policies of ``kernels.compiler``, and have a slow twin in ``tests/naive.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -23,12 +24,16 @@ def __getattr__(name: str) -> Any:
     return import_module(f"{__name__}.{name}")
 
 
-_tell: list[Callable[[], None]] = []
+log = logging.getLogger(__name__)
+
+_tell: list[Callable[[], None]] = [
+    lambda: log.info("Compiling kernels, once on this machine; this takes up to a minute")
+]
 
 
 def when_compiling(tell: Callable[[], None]) -> None:
-    """Have this called once, when there is something to compile."""
-    _tell[:] = [tell]
+    """Have this called, too, when there is something to compile; once."""
+    _tell.append(tell)
 
 
 def compiling() -> None:
