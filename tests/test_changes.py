@@ -8,12 +8,13 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from posterity import Model, Store
+from posterity import Model, Store, cli
 from posterity.errors import InvalidParameter
 from tests.stores import NAMES, World, small_store
 from tests.test_cli import run
@@ -227,4 +228,68 @@ def test_changes_applied_to_what_was_give_what_is(
         for key in before
         if before[key] is not None and before[key] != after[key]
     }
+    assert store.check() == []
+
+
+def test_labels_as_they_were_after_a_step(store: Store) -> None:
+    """Whatever happened since: updates, reverts, a compaction."""
+    after = [labels(store)]
+    store.revert(2)
+    after.append(labels(store))
+    store.review({"item-0": "owl"})
+    assert dict(_at(store, 2)) == after[0]
+    assert dict(_at(store, 3)) == after[1]
+    store.compact()
+    assert dict(_at(store, 2)) == after[0]
+    first = dict(_at(store, 0))
+    undone = {row["id"]: row["old"] for row in store.labels(since=0).to_pylist()}
+    assert first == labels(store) | undone
+    now = store.labels()
+    assert store.labels(at=4).equals(now)
+    store.add({"id": ["late"], "number": [0], "lang": ["de"]})
+    store.remove(["item-7"])
+    assert store.labels(at=4).equals(now.filter(pc.field("id") != "item-7"))
+    assert store.labels().num_rows == now.num_rows
+
+
+def _at(store: Store, step: int) -> list[tuple[str, str]]:
+    table = store.labels(at=step)
+    return list(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
+
+
+def test_steps_whose_labels_cannot_be_told(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step in (3, -1, True, "1"):
+        with pytest.raises(InvalidParameter, match="'at' must be a step of the store, 0 to 2"):
+            store.labels(at=step)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match=r"\(`at=`\) or as changes \(`since=`\)"):
+        store.labels(at=1, since=0)
+    assert cli.run(["labels", store.path, "--at", "1", "--since", "0"]) == 2
+    assert "(`--at`) or as changes (`--since`)" in capsys.readouterr().err
+    assert cli.run(["labels", store.path, "--at", "1", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["labels"]
+    assert rows == store.labels(at=1).to_pylist()
+
+
+def test_the_last_step_is_undone_and_then_the_one_before(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {step: dict(_at(store, step)) for step in (0, 1)}
+    assert store.revert("last").reverts == 2
+    assert labels(store) == before[1]
+    assert store.revert("last").reverts == 1
+    assert labels(store) == before[0]
+    store.revert(4)  # what was undone counts again, and is the last
+    assert store.revert("last").reverts == 1
+    assert cli.run(["revert", store.path, "last"]) == 0
+    assert "reverts step 0" in capsys.readouterr().out
+    assert cli.run(["revert", store.path, "last"]) == 2
+    assert "There is no step left to revert" in capsys.readouterr().err
+    with pytest.raises(
+        InvalidParameter, match=r"'step' must be .*, 0 to 7, or 'last'; got 'first'"
+    ):
+        store.revert("first")
+    assert cli.run(["revert", store.path, "first"]) == 2
+    assert "STEP must be a step of the store, 0 to 7, or 'last'" in capsys.readouterr().err
     assert store.check() == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from posterity import Store
-from posterity.cli import cli
+from posterity.cli import cli, run
 from posterity.engine.inspect import queries
 from posterity.engine.ledger import publish
 from posterity.engine.ledger.context import Context, RowRange
@@ -163,9 +165,9 @@ def test_no_table_outlives_its_writing(store: Store, tmp_path: Path) -> None:
     alive: list[int] = []
     labels_of = publish.labels_of
 
-    def watched(context: Context, shard: RowRange) -> pa.Table:
+    def watched(context: Context, shard: RowRange, *, at: int | None) -> pa.Table:
         alive.append(pa.total_allocated_bytes())
-        wide = labels_of(context, shard)
+        wide = labels_of(context, shard, at=at)
         return wide.set_column(0, "id", pa.array(["x" * 2**14] * wide.num_rows))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -195,3 +197,48 @@ def test_a_folder_that_is_a_whole_disk_is_not_listed(
     with pytest.raises(InvalidParameter, match="an empty folder"):
         refuse_used(open_files(tmp_path))
     assert looked <= 20_001  # so many files of each of the two
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("labels",),
+        ("labels", "--since", "0"),
+        ("flips",),
+        ("plan", "mid", "--budget", "3", "--more"),
+        ("review", "--next", "3"),
+    ],
+)
+def test_rows_for_a_pipe(
+    command: tuple[str, ...], store: Store, tmp_path: Path, capfdbinary: Any
+) -> None:
+    """What a file would hold goes to standard output; what is said to people to the other one."""
+    name, *options = command
+    line = [name, str(store.path), *options]
+    told = ""
+    for suffix in ("", ".csv", ".jsonl", ".parquet"):
+        file = tmp_path / f"rows{suffix or '.csv'}"
+        assert run([*line, "--out", str(file)]) == 0
+        capfdbinary.readouterr()
+        assert run([*line, "--out", f"-{suffix}"]) == 0
+        out, err = capfdbinary.readouterr()
+        assert out == file.read_bytes()
+        assert len(err.decode().splitlines()) >= 1
+        told = err.decode()
+    assert "rows" not in told
+    assert run([*line, "--out", "-", "--json"]) == 2
+    assert b"--out - and --json both write to standard output" in capfdbinary.readouterr().err
+    assert not Path("-").exists()
+
+
+def test_a_reader_that_leaves(store: Store) -> None:
+    """As `| head` does: no traceback, and no other words."""
+    script = f"{sys.executable} -m posterity labels {store.path} --out - | head -n 1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.replace('"', "") == "id,row,label,belief,step\n"
+    assert "Traceback" not in done.stderr
+
+
+def test_what_is_not_for_a_pipe(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(store.path), "--out", "-"]) == 0
+    assert capsys.readouterr().out.startswith("#")

@@ -61,19 +61,15 @@ class StoreReader:
     def __len__(self) -> int:
         return self._context().there
 
-    def labels(self, *, since: int | None = None) -> pa.Table:
+    def labels(self, *, at: int | None = None, since: int | None = None) -> pa.Table:
         """Current labels by row: id, row, label, belief, step of the last change.
 
-        ``since``: only what changed after that step (−1: ever), reverts included, as changes: id,
-        row, old and new label, belief, step, reason.
+        ``at``: as they were after that step. ``since``: only what changed after that step (−1:
+        ever), reverts included, as changes: id, row, old and new label, belief, step, reason.
         """
         from posterity.engine.inspect import queries
-        from posterity.engine.ledger.publish import labels_by_shard
 
-        context = self._context()
-        if since is None:
-            return labels_by_shard(context).table()
-        return queries.changes_by_shard(context, since).table()
+        return queries.labels_by_shard(self._context(), at=at, since=since).table()
 
     def beliefs(self, ids: Any = None, *, top: int = 3) -> pa.Table:
         """The most believed classes of items (all by default) and the beliefs in them."""

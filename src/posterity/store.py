@@ -396,8 +396,8 @@ class Store(StoreReader):
 
         return repair(self._context())
 
-    def revert(self, step: int) -> Reverted:
-        """Undo a step by a new one."""
+    def revert(self, step: int | str) -> Reverted:
+        """Undo a step by a new one; ``"last"``: the last that counts and is no revert."""
         from posterity.engine.steps.revert import revert
 
         return revert(self._context(), step)

@@ -18,13 +18,13 @@ from posterity.cli.output import (
     executor_option,
     plain_table,
     print_json,
+    refuse_two,
     show,
     store_argument,
     tell,
 )
 from posterity.engine.executors import open_executor
 from posterity.engine.inspect import queries
-from posterity.engine.ledger import publish
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import Sharded, refuse_used
 from posterity.errors import InvalidParameter
@@ -105,9 +105,9 @@ def runs_command(store: str, drop: str | None, as_json: bool) -> None:
 out_option = click.option(
     "--out",
     metavar="FILE|FOLDER/",
-    help="Write all of them to a .parquet, .csv or .jsonl file; or to a folder that is empty or not"
-    " there yet (FOLDER/, s3://bucket/prefix/), as one Parquet file per shard, each written where"
-    " the shard is worked on, and _SUCCESS when all are there.",
+    help="Write all of them to a .parquet, .csv or .jsonl file; to standard output (-: CSV); to a"
+    " folder that is empty or not there yet (FOLDER/, s3://bucket/prefix/), as one Parquet file"
+    " per shard, each written where the shard is worked on, and _SUCCESS when all are there.",
 )
 
 
@@ -128,6 +128,7 @@ def flips_command(
 
 @click.command("labels")
 @store_argument
+@click.option("--at", type=int, metavar="STEP", help="As they were after this step.")
 @click.option(
     "--since", type=int, metavar="STEP", help="Only what changed after this step (-1: ever)."
 )
@@ -136,18 +137,23 @@ def flips_command(
 @executor_option
 @as_json_option
 def labels_command(
-    store: str, since: int | None, out: str | None, exact: bool, executor: str, as_json: bool
+    store: str,
+    at: int | None,
+    since: int | None,
+    out: str | None,
+    exact: bool,
+    executor: str,
+    as_json: bool,
 ) -> None:
     """The label of each item, the belief in it, and the step of its last change; by row.
+
+    With --at, the items there were then, without those removed since.
 
     With --since, what a pipeline that applies only changes needs: id, row, old, new, belief, step,
     reason. An item whose label came back to what it was is not among them.
     """
-    context = _opened(store, out, executor)
-    if since is None:
-        what, rows = "labels", publish.labels_by_shard(context)
-    else:
-        what, rows = "changes", queries.changes_by_shard(context, since)
+    rows = queries.labels_by_shard(_opened(store, out, executor), at=at, since=since)
+    what = "labels" if since is None else "changes"
     _tell_rows(rows, what, out, exact=exact, as_json=as_json)
 
 
@@ -238,6 +244,7 @@ def _opened(store: str, out: str | None, executor: str) -> Context:
 
 def _tell_rows(sharded: Sharded, what: str, out: str | None, *, exact: bool, as_json: bool) -> None:
     """The first rows and how many there are, or all of them as JSON; all written, if asked."""
+    standard = refuse_two(out, as_json)
     first: list[dict[str, Any]] = []
 
     def passing(progress: Progress | None) -> Iterator[pa.Table]:
@@ -257,6 +264,9 @@ def _tell_rows(sharded: Sharded, what: str, out: str | None, *, exact: bool, as_
             count = write_stream(target, sharded.schema, passing(progress), exact=exact)
     if as_json:
         print_json({what: first})
+        return
+    if standard:
+        echo(f"{count:,} {what}", err=True)
         return
     if first:
         show(plain_table(first))

@@ -22,6 +22,7 @@ from posterity._text import (
     json_text,
     on_command_line,
 )
+from posterity.storage.output import is_standard
 
 PIPED_WIDTH = 200
 
@@ -146,13 +147,33 @@ def _flags(command: click.Command | None) -> dict[str, str]:
     }
 
 
-def tell(as_json: bool, value: Any, text: str | RenderableType | None = None) -> None:
-    """What a command has to say: to programs, or to people; a result says both itself."""
+def refuse_two(out: str | None, as_json: bool) -> bool:
+    """Whether rows go to standard output; JSON cannot go there too."""
+    standard = out is not None and is_standard(out)
+    if standard and as_json:
+        raise click.UsageError(
+            f"--out {out} and --json both write to standard output; choose one.",
+            click.get_current_context(),
+        )
+    return standard
+
+
+def tell(
+    as_json: bool,
+    value: Any,
+    text: str | RenderableType | None = None,
+    *,
+    err: bool = False,
+) -> None:
+    """What a command has to say: to programs, or to people; a result says both itself.
+
+    ``err``: standard output is taken.
+    """
     if as_json:
         told = value.to_dict() if hasattr(value, "to_dict") else value
         print_json(advice_on_command_line(told, in_flags))
     elif text is None or isinstance(text, str):
-        echo(in_flags(str(value) if text is None else text))
+        echo(in_flags(str(value) if text is None else text), err=err)
     else:
         show(text)
 

@@ -28,7 +28,7 @@ from posterity.replay import Recording, run
 from posterity.replay.experiment import HARD
 from posterity.replay.importers import IMPORTERS, import_recordings
 from posterity.replay.table import SHED_FIRST, table
-from posterity.storage.output import written_whole
+from posterity.storage.output import is_standard, written_whole
 from posterity.validation.reliability import Reliability
 
 
@@ -222,6 +222,9 @@ def _split_models(text: str) -> list[str]:
 
 def _check_out(out: Path, inputs: list[str]) -> None:
     """Told before an hour of walking, not after it."""
+    if is_standard(str(out)):
+        hint = "To print rows, use --json."
+        raise InvalidParameter.of("out", "a Parquet file", str(out), hint=hint)
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise InvalidParameter.of("out", "a file in a folder that exists", str(out))
     if any(out.exists() and Path(path).exists() and out.samefile(path) for path in inputs):

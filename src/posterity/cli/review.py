@@ -13,6 +13,7 @@ from posterity.cli.output import (
     executor_option,
     plain_table,
     print_json,
+    refuse_two,
     show,
     store_argument,
     tell,
@@ -39,7 +40,9 @@ ANSWERING = ("id_column", "answer", "learn", "dry_run")
 )
 @click.option("--where", metavar="SQL", help="Only items whose payload satisfies this.")
 @click.option(
-    "--out", metavar="FILE", help="Write them with their payload: .parquet, .csv, .jsonl."
+    "--out",
+    metavar="FILE",
+    help="Write them with their payload: .parquet, .csv, .jsonl; -: print as CSV.",
 )
 @exact_option
 @click.option("--answers", metavar="FILE", help="Take answers instead: the file, filled in.")
@@ -81,6 +84,7 @@ def review_command(
     they are.
     """
     _refuse_others(context, ASKING if answers is not None else ANSWERING, answers is not None)
+    standard = refuse_two(out, as_json)
     held = Store(store, executor=executor)
     if answers is not None:
         done = held.review(answers, id=id_column, answer=answer, learn=learn, dry_run=dry_run)
@@ -96,7 +100,8 @@ def review_command(
         return
     if len(queue) and out is None:
         show(plain_table(queue.items.drop_columns(["row"]).to_pylist()))
-    echo(str(queue) + (f"\nitems in {out}; fill in its column '{ANSWER}'" if out else ""))
+    written = f"\nitems in {out}; fill in its column '{ANSWER}'" if out and not standard else ""
+    echo(f"{queue}{written}", err=standard)
 
 
 def _refuse_others(context: click.Context, names: tuple[str, ...], answering: bool) -> None:

@@ -91,7 +91,7 @@ def serve_command(
     "--out",
     metavar="FILE",
     help="Where to write it: .html (one file with pictures, needs the extra 'web'), .md or .json."
-    " [default: Markdown, printed]",
+    " [default: -, which is Markdown, printed]",
 )
 @click.option("--step", type=int, help="Only this step: what it changed, and can it be trusted.")
 @click.option(
@@ -114,7 +114,7 @@ def report_command(
     """
     from posterity.web.report.summary import summary
 
-    target = None if out is None else Path(out)
+    target = None if out in (None, "-") else Path(out)
     if target is not None and target.suffix.lower() not in SUFFIXES:
         raise InvalidParameter.of("out", "a .html, .md or .json file", out)
     if target is not None and not target.absolute().parent.is_dir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from posterity.cli.output import (
     exact_option,
     executor_option,
     plain_table,
+    refuse_two,
     store_argument,
     tell,
     with_options,
@@ -22,6 +24,7 @@ from posterity.engine.evaluation.evaluate import BATCH, MAX_ERRORS, Evaluation
 from posterity.engine.evaluation.vote_file import VoteFile
 from posterity.engine.maintenance import RETENTION_HOURS
 from posterity.errors import UnknownName, Untrusted
+from posterity.method.data.spec import read_whole
 from posterity.models.model import Model
 from posterity.storage.files import local_path
 from posterity.storage.output import write_batches
@@ -78,7 +81,9 @@ _step_options = with_options(
 @store_argument
 @click.argument("model")
 @_step_options
-@click.option("--out", metavar="FILE", help="Write the planned items with their payload.")
+@click.option(
+    "--out", metavar="FILE", help="Write the planned items with their payload; -: print as CSV."
+)
 @exact_option
 @executor_option
 @as_json_option
@@ -95,11 +100,13 @@ def plan_command(
 
     The plan is kept under its id; `update --plan ID` carries out exactly this plan.
     """
+    standard = refuse_two(out, as_json)
     held = Store(store, executor=executor)
     plan = held.plan(model, **step)
     if out is not None:
         write_batches(held.planned_batches(plan), Path(local_path(out)), exact=exact)
-    tell(as_json, plan, str(plan) + (f"\nitems in {out}" if out else ""))
+    written = f"\nitems in {out}" if out and not standard else ""
+    tell(as_json, plan, f"{plan}{written}", err=standard)
 
 
 @click.command("compare")
@@ -224,15 +231,24 @@ def update_command(
 
 @click.command("revert")
 @store_argument
-@click.argument("step", type=int)
+@click.argument("step")
 @executor_option
 @as_json_option
-def revert_command(store: str, step: int, executor: str, as_json: bool) -> None:
+def revert_command(store: str, step: str, executor: str, as_json: bool) -> None:
     """Undo STEP by a new step: its votes no longer count, and the labels they touched are decided
-    anew. Nothing is deleted, and a revert can be reverted.
+    anew. Nothing is deleted, and a revert can be reverted by its number.
+
+    STEP is a number, or `last`: the last step that counts and is no revert. Given again, `last` is
+    the step before it.
+
+    \b
+      posterity revert photos 7
+      posterity revert photos last
     """
-    done = Store(store, executor=executor).revert(step)
-    tell(as_json, done)
+    target: int | str = step
+    with suppress(ValueError):  # it is a word
+        target = read_whole(step)
+    tell(as_json, Store(store, executor=executor).revert(target))
 
 
 @click.command("redecide")

@@ -1,8 +1,9 @@
-"""Output: rows too many for memory as one file, written whole or not at all."""
+"""Output: rows too many for memory, to a file that is whole or not there, or to be piped."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
@@ -25,8 +26,18 @@ BATCH = 2**14
 
 def check_target(path: Path) -> None:
     """Refuse a file whose name does not say how to write it."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InvalidParameter.of("out", "a .parquet, .csv or .jsonl file", str(path))
+    if _suffix(path) not in SUFFIXES:
+        allowed = "a .parquet, .csv or .jsonl file, or - (standard output, CSV)"
+        raise InvalidParameter.of("out", allowed, str(path))
+
+
+def is_standard(out: str | Path) -> bool:
+    """Whether a target is standard output: ``-``, which is CSV, or as in ``-.jsonl``."""
+    return str(out) in ("-", *(f"-{suffix}" for suffix in SUFFIXES))
+
+
+def _suffix(path: Path) -> str:
+    return ".csv" if str(path) == "-" else path.suffix.lower()
 
 
 def is_folder(out: str) -> bool:
@@ -45,7 +56,8 @@ def parquet_of(table: pa.Table) -> pa.Buffer:
 def write_stream(
     path: Path, schema: pa.Schema, tables: Iterable[pa.Table], *, exact: bool = False
 ) -> int:
-    """Write tables one after the other as the file the name asks for; returns how many rows.
+    """Write tables one after the other as the file the name asks for, or to standard output;
+    returns how many rows.
 
     They go to a file beside it that takes its place when all are written, so that a failed export
     leaves what was there before. In CSV, texts that a spreadsheet would read as formulas are made
@@ -53,10 +65,10 @@ def write_stream(
     """
     check_target(path)
     rows = 0
-    with written_whole(path) as beside, ExitStack() as opened:
-        suffix = path.suffix.lower()
+    with _sink(path) as sink, ExitStack() as opened:
+        suffix = _suffix(path)
         safe = suffix == ".csv" and not exact
-        write = _writer(beside, suffix, harmless_schema(schema) if safe else schema, opened)
+        write = _writer(sink, suffix, harmless_schema(schema) if safe else schema, opened)
         for table in tables:
             rows += table.num_rows
             if table.num_rows:  # an empty one would be a row group of its own
@@ -73,11 +85,21 @@ def write_batches(parts: Iterator[pa.Table], path: Path, *, exact: bool = False)
     write_stream(path, schema, chain((first.pop() for _ in range(1)), parts), exact=exact)
 
 
+@contextmanager
+def _sink(path: Path) -> Iterator[pa.NativeFile]:
+    if not is_standard(path):
+        with written_whole(path) as beside, pa.OSFile(str(beside), "wb") as file:
+            yield file
+        return
+    yield pa.PythonFile(sys.stdout.buffer, "w")  # which is not closed with it
+    sys.stdout.flush()
+
+
 def _writer(
-    path: Path, suffix: str, schema: pa.Schema, opened: ExitStack
+    sink: pa.NativeFile, suffix: str, schema: pa.Schema, opened: ExitStack
 ) -> Callable[[pa.Table], None]:
     if suffix == ".parquet":
-        parquet = opened.enter_context(pq.ParquetWriter(path, schema, compression="zstd"))
+        parquet = opened.enter_context(pq.ParquetWriter(sink, schema, compression="zstd"))
 
         def write_row_groups(table: pa.Table) -> None:
             for group in cut(table, GROUP_BYTES):
@@ -85,15 +107,13 @@ def _writer(
 
         return write_row_groups
     if suffix == ".csv":
-        csv = opened.enter_context(pa_csv.CSVWriter(path, schema))
+        csv = opened.enter_context(pa_csv.CSVWriter(sink, schema))
         return lambda table: csv.write_table(table)
-    lines = opened.enter_context(path.open("w", encoding="utf-8"))
 
     def write_lines(table: pa.Table) -> None:
         for batch in table.to_batches(BATCH):
-            lines.writelines(
-                json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist()
-            )
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
+            sink.write("".join(lines).encode())
 
     return write_lines
 

@@ -28,6 +28,21 @@ from posterity.method.data.spec import is_whole, whole_number
 from posterity.method.data.votes import MISSING
 
 
+def labels_by_shard(
+    context: Context, *, at: int | None = None, since: int | None = None
+) -> Sharded:
+    """Labels as they are, or were after a step; or what changed since one."""
+    if at is not None and since is not None:
+        raise InvalidParameter(
+            "Labels are asked for as they were (`at=`) or as changes (`since=`), not as both."
+        )
+    return (
+        changes_by_shard(context, since)
+        if since is not None
+        else publish.labels_by_shard(context, at)
+    )
+
+
 def flips_by_shard(context: Context, step: int | None = None) -> Sharded:
     """The labels a step changed, as changes; an item's first label is not a flip."""
     number = context.head if step is None else step

@@ -124,12 +124,17 @@ class Context:
             return Policy(selectors.parse(header.selector or ""), rules.parse(header.rule or ""))
         return self.untuned
 
-    def check_step(self, step: int) -> None:
-        """Refuse a step the store does not have."""
+    def check_step(self, step: object, parameter: str = "step", *, other: str = "") -> None:
+        """Refuse a step the store does not have; ``other``: what is allowed besides."""
         if not self.headers:
-            raise InvalidParameter.of("step", "a step of the store, which has none yet", step)
+            raise InvalidParameter.of(parameter, "a step of the store, which has none yet", step)
         if not is_whole(step) or step not in {header.step for header in self.headers}:
-            raise InvalidParameter.of("step", f"a step of the store, 0 to {self.head}", step)
+            allowed = f"a step of the store, 0 to {self.head}{other}"
+            raise InvalidParameter.of(parameter, allowed, step)
+
+    def header(self, step: int) -> Header:
+        """Of a step."""
+        return next(header for header in self.headers if header.step == step)
 
     # Classes
 

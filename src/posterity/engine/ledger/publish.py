@@ -31,15 +31,19 @@ GONE = "posterity.gone"
 """How many items were removed by then."""
 
 
-def labels_of(context: Context, shard: RowRange) -> pa.Table:
-    """Current labels of one shard: id, row, label name, belief, step of the last change."""
+def labels_of(context: Context, shard: RowRange, *, at: int | None = None) -> pa.Table:
+    """Labels of one shard: id, row, label name, belief, step of the last change.
+
+    ``at``: as they were after this step, of the items there were then; by default as they are now.
+    """
     if context.items is None:
         return own_schema(context).empty_table()
-    start = shard.start
-    now = ShardHistory.read(context.ledger, *shard).current([], 0.0)
+    start, history = shard.start, ShardHistory.read(context.ledger, *shard)
+    now = (history if at is None else history.before(at + 1)).current([], 0.0)
     known = by_row(context.items.read(["row", "id"], shard.number))
     local = known.column("row").to_numpy() - start
-    keep = np.flatnonzero(~context.removed[local + start])
+    there = context.rows if at is None else context.header(at).items
+    keep = np.flatnonzero(~context.removed[local + start] & (local + start < there))
     at = local[keep]
     names = pa.array(context.classes.names)
     codes = pa.array(now.label[at], mask=now.label[at] < 0)
@@ -61,9 +65,11 @@ def by_row(rows: pa.Table) -> pa.Table:
     return rows if (given[1:] >= given[:-1]).all() else rows.sort_by("row")
 
 
-def labels_by_shard(context: Context) -> Sharded:
-    """Current labels, as what each shard has of them."""
-    return Sharded(context, own_schema(context), partial(labels_of, context))
+def labels_by_shard(context: Context, at: int | None = None) -> Sharded:
+    """Labels as they are, or were after a step, as what each shard has of them."""
+    if at is not None:
+        context.check_step(at, "at")
+    return Sharded(context, own_schema(context), partial(labels_of, context, at=at))
 
 
 def own_schema(context: Context) -> pa.Schema:

@@ -59,13 +59,29 @@ class Reverted(Result):
         )
 
 
-def revert(context: Context, target: int) -> Reverted:
+LAST = "last"
+"""The last step that counts, but for reverts: asked for again, it is the one before."""
+
+
+def revert(context: Context, target: int | str) -> Reverted:
     """Mask the votes of a step and decide anew the items it touched."""
-    return retried(context, lambda now: _revert(now, target))
+    step = _last(context) if target == LAST else target
+    context.check_step(step, other=f", or {LAST!r}")
+    return retried(context, lambda now: _revert(now, int(step)))
+
+
+def _last(context: Context) -> int:
+    counting = [
+        header.step
+        for header in context.headers
+        if header.kind != REVERT and header.step not in context.undone
+    ]
+    if not counting:
+        raise InvalidParameter("There is no step left to revert.")
+    return counting[-1]
 
 
 def _revert(context: Context, target: int) -> Reverted:
-    context.check_step(target)
     if target in context.undone:
         # Asked twice, or killed after its commit: the step is there, what follows it may not be.
         publish_labels(context)
