@@ -27,7 +27,7 @@ from posterity.models.adapters.outputs import (
     spread,
     told,
 )
-from posterity.models.adapters.payload import column_of, named
+from posterity.models.adapters.payload import column_of, columns_of, named
 
 PASSING = (429, 500, 502, 503, 504)
 """Statuses worth another try."""
@@ -99,9 +99,12 @@ class HttpEndpoint:
         return votes
 
     def _chosen(self, batch: pa.Table) -> pa.Table:
-        for name in self._columns or ():
+        if self._columns is None:
+            return batch
+        names = columns_of(batch, self._columns)
+        for name in names:
             column_of(batch, name)
-        return batch if self._columns is None else batch.select(list(self._columns))
+        return batch.select(names)
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}

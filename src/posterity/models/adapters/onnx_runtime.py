@@ -21,7 +21,7 @@ from posterity.models.adapters.outputs import (
     softmax,
     spread,
 )
-from posterity.models.adapters.payload import chosen, features, texts
+from posterity.models.adapters.payload import chosen, columns_of, features, texts
 
 READS: dict[str, type] = {
     "tensor(float)": np.float32,
@@ -77,15 +77,16 @@ class OnnxRuntime:
 
     def _read(self, batch: pa.Table) -> NDArray[Any]:
         kind, shape = self._input.type, self._input.shape
-        if kind == "tensor(string)" and len(self._columns) == 1:
-            words = np.array(texts(batch, self._columns[0]), dtype=object)
+        names = columns_of(batch, self._columns)
+        if kind == "tensor(string)" and len(names) == 1:
+            words = np.array(texts(batch, names[0]), dtype=object)
             return words.reshape(-1, 1) if len(shape) == 2 else words
         if kind not in READS:
             raise Unavailable(
                 f"The model reads {kind}; the adapter gives numbers ({', '.join(READS)}) or, "
                 "from one column, tensor(string)."
             )
-        numbers = features(batch, self._columns, dtype=READS[kind])
+        numbers = features(batch, names, dtype=READS[kind])
         # An image model says (items, 3, 32, 32): its items are lists of 3072 numbers.
         if len(shape) > 2 and all(isinstance(length, int) for length in shape[1:]):
             with asking("The model"):

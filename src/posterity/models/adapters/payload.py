@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import DTypeLike, NDArray
 
 from posterity.errors import InvalidData, InvalidParameter, MissingExtra, Unavailable
+from posterity.storage.input import expanded
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -42,6 +43,7 @@ def features(
     """
     if isinstance(columns, str) or not columns:
         raise InvalidParameter.of("columns", "a list of column names", columns)
+    columns = columns_of(batch, columns)
     filled = [_filled(batch, column) for column in columns]
     if len(filled) == 1 and _is_list(filled[0].type):
         given = _from_lists(batch, columns[0], filled[0])
@@ -56,9 +58,18 @@ def features(
 
 def inputs(batch: pa.Table, columns: Sequence[str], dtype: DTypeLike) -> list[str] | NDArray[Any]:
     """What a model reads: the texts of one column of texts, otherwise numbers."""
+    columns = columns_of(batch, columns)
     if len(columns) == 1 and _is_text(column_of(batch, columns[0]).type):
         return texts(batch, columns[0])
     return features(batch, columns, dtype=dtype)
+
+
+def columns_of(batch: pa.Table, names: Sequence[str]) -> list[str]:
+    """The columns that names mean, of which one may be a wildcard for payload columns: px*."""
+    try:
+        return expanded(names, [name for name in batch.column_names if name != "id"])
+    except InvalidData as error:
+        raise Unavailable(error.message) from None  # every batch lacks it alike
 
 
 def chosen(column: str | None, columns: Sequence[str] | None) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from posterity.models.adapters.outputs import (
     own_classes,
     probabilities,
 )
-from posterity.models.adapters.payload import chosen, inputs
+from posterity.models.adapters.payload import chosen, columns_of, inputs
 
 
 class ScikitLearn:
@@ -54,7 +54,7 @@ class ScikitLearn:
         """Class probabilities where the estimator gives them, otherwise names."""
         if self.classes is None and self._path is not None:
             self._take(_load(self._path))
-        given = inputs(batch, self._columns, np.float64)
+        given = inputs(batch, self._read(batch), np.float64)
         with asking("The estimator"), warnings.catch_warnings():
             # The order of the columns was compared with the one it was fitted on.
             warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -64,6 +64,27 @@ class ScikitLearn:
             labels = np.asarray(self._estimator.predict(given)).tolist()
             check_count(len(labels), len(given), "The estimator")
             return [self._name_of[label] for label in labels]
+
+    def _read(self, batch: pa.Table) -> Sequence[str]:
+        """The columns it is asked about; a wildcard leaves their order to the estimator."""
+        names = columns_of(batch, self._columns)
+        if names == list(self._columns):
+            return names
+        fitted_on = [str(name) for name in getattr(self._estimator, "feature_names_in_", names)]
+        if set(fitted_on) == set(names):
+            return fitted_on
+        self._refuse_others(self._estimator, names)
+        return names
+
+    def _refuse_others(self, estimator: Any, names: Sequence[str]) -> None:
+        """Other columns, or another order, than those it was fitted on."""
+        fitted_on = [str(name) for name in getattr(estimator, "feature_names_in_", names)]
+        if len(names) > 1 and fitted_on != list(names):
+            raise Unavailable(
+                f"The estimator was fitted on the columns {', '.join(fitted_on)}; it is to be "
+                f"asked about {', '.join(names)}.",
+                hint="Name the same columns in the same order.",
+            )
 
     def _take(self, estimator: Any) -> None:
         own = getattr(estimator, "classes_", None)
@@ -77,13 +98,8 @@ class ScikitLearn:
             raise Unavailable(
                 f"The estimator has {len(theirs)} classes; {len(self._names)} names were given."
             )
-        fitted_on = tuple(getattr(estimator, "feature_names_in_", self._columns))
-        if len(self._columns) > 1 and fitted_on != self._columns:
-            raise Unavailable(
-                f"The estimator was fitted on the columns {', '.join(fitted_on)}; it is to be "
-                f"asked about {', '.join(self._columns)}.",
-                hint="Name the same columns in the same order.",
-            )
+        if not any("*" in name for name in self._columns):
+            self._refuse_others(estimator, self._columns)
         self._estimator = estimator
         self.classes = self._names or theirs
         self._name_of = dict(zip(theirs, self.classes, strict=True))

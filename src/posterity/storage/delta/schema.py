@@ -90,7 +90,7 @@ class Description:
     frequencies of the labelled set; ``estimated``: those the items' votes tell of."""
     adapt: list[str]
     """What of the items beliefs follow, see ``adapt``."""
-    refuse_unlike: bool
+    refuse_unlike: bool = False
     """Whether updates refuse steps whose items look unlike the labelled set, if nobody says so."""
     classes: int
     """How many there were at first."""
