@@ -129,7 +129,7 @@ FILES = (
 )
 ADDRESSES = (
     *("budget", "rule", "model", "step", "page", "old", "new", "low", "high", "text", "id"),
-    *("next", "order", "row", "column", "token", "confirm", "unknown"),
+    *("next", "order", "row", "column", "columns", "token", "confirm", "unknown"),
 )
 NEVER = {"executor": "it would start a Ray cluster", "open_it": "it would start a browser"}
 """Parameters that are not drawn for, and why."""

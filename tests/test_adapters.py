@@ -270,6 +270,40 @@ def test_objects_of_other_libraries() -> None:
     assert ScikitLearn(Labels(), column="both")(NUMBERED) == KINDS
 
 
+PIXELS = items(**{f"px{at}": NUMBERS[:, at % 2] + at for at in (1, 10, 2)}, other=[0.0] * 4)
+
+
+def test_wildcards_name_columns_in_the_order_of_the_items() -> None:
+    wanted = np.column_stack([NUMBERS[:, at % 2] + at for at in (1, 10, 2)])
+    assert_allclose(features(PIXELS, ["px*"]), wanted, rtol=1e-6)
+    assert_allclose(features(PIXELS, ["other", "px1*"])[:, 1:], wanted[:, :2], rtol=1e-6)
+    assert features(PIXELS, ["*"]).shape == (4, 4)  # without the ids
+    with pytest.raises(
+        Unavailable, match=r"No column matches 'z\*'; there are: px1, px10, px2, oth"
+    ):
+        features(PIXELS, ["z*"])
+
+
+def test_scikit_learn_with_a_wildcard(tmp_path: Path) -> None:
+    frame = PIXELS.select(["px10", "px2", "px1"]).to_pandas()
+    model = LogisticRegression().fit(frame, KINDS)
+    joblib.dump(model, tmp_path / "m.joblib")
+    for option in ("column", "columns"):
+        adapter = open_adapter(f"scikit-learn:{tmp_path}/m.joblib,{option}=px*")
+        assert adapter is not None
+        # The estimator knows in which order it was fitted on them.
+        assert_allclose(adapter(PIXELS), model.predict_proba(frame))
+    with pytest.raises(
+        Unavailable, match="fitted on the columns px10, px2, px1; it is to be asked"
+    ):
+        ScikitLearn(model, columns=["*"])(PIXELS)
+    plain = LogisticRegression().fit(frame.to_numpy(), KINDS)
+    votes = ScikitLearn(plain, columns=["px*"])(PIXELS)
+    assert_allclose(
+        votes, plain.predict_proba(PIXELS.select(["px1", "px10", "px2"]).to_pandas().to_numpy())
+    )
+
+
 def test_scikit_learn_that_cannot_vote(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="LogisticRegression is no fitted classifier"):
         ScikitLearn(LogisticRegression(), column="both")

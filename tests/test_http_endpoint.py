@@ -127,6 +127,10 @@ def test_only_the_chosen_columns_are_sent(server: Server) -> None:
     assert adapter is not None
     adapter(items(2, secret=["x", "y"]))
     assert server.asked[0][1] == [{"id": "i0", "number": 0}, {"id": "i1", "number": 1}]
+    adapter = open_adapter(f"{server.url},columns=num*,retries=0")
+    assert adapter is not None
+    adapter(items(2, text=["a", "b"]))
+    assert server.asked[1][1] == server.asked[0][1]
     with pytest.raises(Unavailable, match="no column 'text'; they have: id, number"):
         endpoint(server, columns=["text"])(items(2))
 

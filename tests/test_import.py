@@ -234,6 +234,8 @@ def test_payload(store: Store, world: World, tmp_path: Path) -> None:
             ([], []),
             (["lang", "old", "lang"], ["lang", "old"]),
             (["path"], ["path"]),
+            (["lang", "n*"], ["lang", "number", "new"]),
+            (["*"], ["number", "lang", "new"]),
         )
     ):
         held = Store.create(tmp_path / f"{at}", classes=NAMES)
@@ -245,6 +247,8 @@ def test_payload(store: Store, world: World, tmp_path: Path) -> None:
             store.import_predictions(
                 table, {"old": OLD}, id="path", payload=["nobody"], dry_run=dry_run
             )
+    with pytest.raises(InvalidData, match=r"No column matches 'x\*'; there are: number, lang, new"):
+        store.import_predictions(table, {"old": OLD}, id="path", payload=["x*"])
     with pytest.raises(InvalidData, match="'Row' has a name the store uses itself"):
         store.import_predictions({"id": [1], "v": ["cat"], "Row": [1]}, {"v": OLD})
     with pytest.raises(InvalidData, match="'lang' twice"):

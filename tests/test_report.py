@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import socket
 import sys
 from collections.abc import Callable
@@ -22,14 +23,16 @@ from posterity.engine.inspect import step_views
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Registered
 from posterity.engine.plan import prospects
-from posterity.errors import InvalidData, InvalidParameter
+from posterity.errors import InvalidData, InvalidParameter, UnknownName
 from posterity.models.class_map import ModelSettings
 from posterity.validation import expectation as validation_expected
 from posterity.validation.expectation import Estimate, Sums
 from posterity.web.report import entropies, flips, item, markdown, models, pages, payloads
 from posterity.web.report.summary import summary
 from posterity.web.server.cache import Held
+from posterity.web.server.views import Views
 from tests.stores import NAMES, World, make, registered, update
+from tests.test_cli import run as ran
 
 RULES = ("cost-ratio:2", "max-belief", "cost-ratio:2+confirm", "replace", "majority-vote")
 
@@ -444,6 +447,97 @@ def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:
     assert cells["text"]["cut"] == 5000 - payloads.LONGEST
     assert (cells["count"]["kind"], cells["count"]["text"]) == ("number", "7")
     assert cells["none"]["text"] == ""
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Store:
+    """Items with 20 numbers, a text, a list and missing values, and a step with flips."""
+    world = World(items=120, labelled=100)
+    rng = np.random.default_rng(0)
+    items = world.table().drop_columns(["lang"])
+    for at in range(20):
+        items = items.append_column(f"px{at}", pa.array(rng.integers(0, 17, 120).astype(float)))
+    items = items.append_column("note", pa.array([f"note {at}" for at in range(120)]))
+    items = items.append_column("vector", pa.array(rng.random((120, 9)).tolist()))
+    store = Store.create(tmp_path / "wide", classes=NAMES)
+    store.add(items)
+    store.update(world.model("old"))
+    store.update(world.model("best"), budget="50%", rule="max-belief")
+    return store
+
+
+def test_of_a_wide_payload_texts_come_first_and_the_rest_is_counted(wide: Store) -> None:
+    context = opened(wide)
+    (cells,) = payloads.payloads_of(context, np.arange(1)).values()
+    assert [cell["column"] for cell in cells] == ["note", "number", *(f"px{n}" for n in range(6))]
+    assert payloads.left_out(context) == 23 - 8
+    chosen = ["vector", "px1*", "px10", "note"]
+    (cells,) = payloads.payloads_of(context, np.arange(1), None, chosen).values()
+    names = ["vector", "px1", *(f"px1{n}" for n in range(10)), "note"]
+    assert [cell["column"] for cell in cells] == names
+    assert cells[0]["text"].count(",") == 8
+    assert cells[0]["text"].endswith(", … (9 in all)")
+    assert cells[1]["text"].isdigit()  # 7, not 7.0
+    assert payloads.left_out(context, ["*"]) == 0
+    with pytest.raises(InvalidData, match="No column matches 'z"):
+        payloads.payloads_of(context, np.arange(1), None, ["z*"])
+    with pytest.raises(UnknownName, match="no payload column 'px'; known are: number, px0"):
+        payloads.payloads_of(context, np.arange(1), None, ["px"])
+
+
+def test_a_report_shows_numbers_beside_each_other_with_their_names(
+    wide: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "wide.html"
+    ran(capsys, "report", wide.path, "--step", "1", "-o", str(target))
+    page = target.read_text(encoding="utf-8")
+    assert "<dt>note</dt>" in page
+    line = re.search(r'<div class="payload-line">.*?and 15 more columns', page, re.DOTALL)
+    assert line is not None
+    shown = re.findall(r"<div><dt>(\w+)</dt> <dd>(\d+)</dd></div>", line[0])
+    assert [name for name, _ in shown] == ["number", *(f"px{n}" for n in range(6))]
+    assert "\n" not in line[0].split("<dl>")[1].split("</dl>")[0]
+    ran(capsys, "report", wide.path, "--step", "1", "--columns", "note,px7", "-o", str(target))
+    page = target.read_text(encoding="utf-8")
+    assert "<dt>px7</dt>" in page
+    assert "<dt>px6</dt>" not in page
+    assert "and 21 more columns" in page
+
+
+def test_the_columns_of_pages_are_those_an_address_names(wide: Store, tmp_path: Path) -> None:
+    held = Held(wide)
+    views = Views(held, tmp_path, "wide", ["px1*"])
+    (flip, *_) = views.flips({})["flips"]
+    assert len(flip["payload"]) == 11
+    for found in (views.item({"id": flip["id"]}), views.review({})["items"][0]):
+        assert [cell["column"] for cell in found["payload"]][:2] == ["px1", "px10"]
+    told = views.item({"id": flip["id"], "columns": "*"})
+    assert (len(told["payload"]), told["left_out"]) == (23, 0)
+    (item, *_) = views.review({"columns": "note, px0"})["items"]
+    assert [cell["column"] for cell in item["payload"]] == ["note", "px0"]
+
+
+def test_commands_show_the_columns_they_are_asked_for(
+    wide: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "todo.csv"
+    told, _ = ran(capsys, "review", wide.path, "--next", "3", "--out", str(out))
+    assert "15 columns of the payload left out; --columns '*' writes all" in told
+    head = out.read_text().splitlines()[0].replace('"', "").split(",")
+    assert head[:4] == ["id", "note", "number", "px0"]
+    assert (len(head), head[-1]) == (1 + 8 + 7, "answer")
+    told, _ = ran(capsys, "review", wide.path, "--out", str(out), "--columns", "px*")
+    assert "left out" not in told
+    head = out.read_text().splitlines()[0].replace('"', "").split(",")
+    assert head[1:21] == [f"px{at}" for at in range(20)]
+    assert wide.review_items(wide.review_queue(2), ["*"]).num_columns == 1 + 23 + 7
+    told, _ = ran(capsys, "review", wide.path, "--next", "2", "--columns", "note,px0")
+    assert told.split()[:3] == ["id", "note", "px0"]
+    told, _ = ran(capsys, "explain", wide.path, "item-5", "--columns", "px0,note,px1")
+    lines = told.splitlines()
+    assert lines[0] == "note: note 5"
+    assert re.fullmatch(r"px0 \d+  px1 \d+", lines[1])
+    assert lines[3].startswith("item-5 is labelled")
 
 
 def test_a_report_holds_all_it_needs(store: Store, tmp_path: Path) -> None:

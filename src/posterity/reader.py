@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,17 +179,22 @@ class StoreReader:
 
         return queue(self._context(), count=count, order=order, where=where)
 
-    def review_items(self, queue: Queue) -> pa.Table:
-        """The items of a queue with their payload and an empty column for answers."""
+    def review_items(self, queue: Queue, columns: Sequence[str] | None = None) -> pa.Table:
+        """The items of a queue with their payload and an empty column for answers.
+
+        ``columns``: of the payload, ``["*"]`` for all; None: the first few, texts before numbers.
+        """
         from posterity.engine.steps.review_queue import items_of
 
-        return items_of(self._context(), queue)
+        return items_of(self._context(), queue, columns)
 
-    def review_batches(self, queue: Queue) -> Iterator[pa.Table]:
+    def review_batches(
+        self, queue: Queue, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
         """By batches."""
         from posterity.engine.steps.review_queue import item_batches
 
-        return item_batches(self._context(), queue)
+        return item_batches(self._context(), queue, columns)
 
     def _repr_html_(self) -> str:
         """As notebooks show it: at a glance, and the last steps."""

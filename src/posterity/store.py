@@ -16,7 +16,6 @@ from posterity._progress import ShowProgress
 from posterity.engine.evaluation.plans import Plan, Request
 from posterity.engine.executors import Executor
 from posterity.engine.ledger.context import Context
-from posterity.engine.maintenance import RETENTION_HOURS
 from posterity.engine.steps import ANSWER
 from posterity.errors import InvalidParameter
 from posterity.method.adapt.adapt import Adapt
@@ -31,7 +30,7 @@ from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
 from posterity.models.model import Model
 from posterity.reader import StoreReader
-from posterity.storage.delta.schema import SHARD_ROWS
+from posterity.storage.delta.schema import RETENTION_HOURS, SHARD_ROWS
 from posterity.storage.files import open_files
 
 if TYPE_CHECKING:
@@ -273,12 +272,9 @@ class Store(StoreReader):
         request = self._request(context, model, budget, selector, rule, where, seed)
         note = ""
         if isinstance(model, Model):
-            if model.describes or model.name not in context.models:
-                from posterity.engine.labelled.register import register
+            from posterity.engine.labelled.register import register_asked
 
-                registration = register(context, model)
-                warning = registration.warning if registration is not None else ""
-                note = f"warning: {warning}" if warning else ""
+            note = register_asked(context, model)
             consent.allow_own(context, model)
         context.model(request.model)
         asked = Votes(

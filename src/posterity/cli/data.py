@@ -13,6 +13,7 @@ from posterity.cli.output import (
     as_json_option,
     echo,
     executor_option,
+    listed,
     print_json,
     store_argument,
     tell,
@@ -216,7 +217,11 @@ def add_command(store: str, file: str, id_column: str, executor: str, as_json: b
     metavar="[MODEL=]COLUMNS",
     help="Class probabilities: a column of lists, 'p_{class}', or CLASSES:SCORES of the top ones.",
 )
-@click.option("--payload", metavar="A,B", help="Keep only these columns ('': none). [default: all]")
+@click.option(
+    "--payload",
+    metavar="A,B",
+    help="Keep only these columns, as text,px* ('': none). [default: all]",
+)
 @click.option(
     "--rule",
     help="When labels change, from the second model on; as of `update`.",
@@ -277,7 +282,7 @@ def import_command(
         votes,
         id=id_column,
         soft=_softs(softs, models),
-        payload=None if payload is None else [n.strip() for n in payload.split(",") if n.strip()],
+        payload=listed(payload),
         rule=rule,
         dry_run=dry_run,
     )

@@ -16,6 +16,7 @@ from posterity.cli.output import (
     echo,
     exact_option,
     executor_option,
+    listed,
     plain_table,
     print_json,
     refuse_two,
@@ -25,6 +26,7 @@ from posterity.cli.output import (
 )
 from posterity.engine.executors import open_executor
 from posterity.engine.inspect import queries
+from posterity.engine.items.lookup import find_rows, id_array
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import Sharded, refuse_used
 from posterity.errors import InvalidParameter
@@ -32,6 +34,7 @@ from posterity.storage.files import local_path, open_files
 from posterity.storage.output import check_target, is_folder, write_stream
 from posterity.store import Store
 from posterity.validation import shift
+from posterity.web.report.payloads import in_lines, payloads_of, texts_of
 
 SHOWN = 20
 ACCURACY = (
@@ -174,8 +177,11 @@ def history_command(store: str, item: str, as_json: bool) -> None:
 @click.command("explain")
 @store_argument
 @click.argument("item")
+@click.option(
+    "--columns", metavar="A,B", help="Show these columns of its payload first, as text,px*."
+)
 @as_json_option
-def explain_command(store: str, item: str, as_json: bool) -> None:
+def explain_command(store: str, item: str, columns: str | None, as_json: bool) -> None:
     """Why the label of ITEM moved or did not, in words: every vote and what it says, what each
     step compared, and which vote of a model that has not voted yet would change it.
 
@@ -183,8 +189,16 @@ def explain_command(store: str, item: str, as_json: bool) -> None:
     `history` shows the same item as bare numbers.
     """
     held = Store(store)
-    told = held.explain(held._context().read_id(item))
-    tell(as_json, told)
+    context = held._context()
+    name = context.read_id(item)
+    told = held.explain(name)
+    wanted = listed(columns)
+    if wanted is None:
+        tell(as_json, told)
+        return
+    rows = find_rows(context, id_array([name]))
+    (cells,) = payloads_of(context, rows, None, wanted).values()
+    tell(as_json, told.to_dict() | {"payload": texts_of(cells)}, f"{in_lines(cells)}\n\n{told}")
 
 
 @click.command("reliability")

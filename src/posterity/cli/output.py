@@ -87,6 +87,19 @@ exact_option = click.option(
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+columns_option = click.option(
+    "--columns",
+    metavar="A,B",
+    help="Columns of the payload to show; a star stands for any text: px*. [default: the first 8,"
+    " texts and pictures before numbers]",
+)
+
+
+def listed(text: str | None) -> list[str] | None:
+    """Names separated by commas; None where none were asked for."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
 def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Options that several commands have, as one decorator; help lists them in this order."""
 

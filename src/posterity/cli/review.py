@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from posterity._text import counted
 from posterity.cli.output import (
     as_json_option,
+    columns_option,
     echo,
     exact_option,
     executor_option,
+    listed,
     plain_table,
     print_json,
     refuse_two,
@@ -22,8 +26,9 @@ from posterity.engine.steps import ANSWER, NEXT, WORTH
 from posterity.storage.files import local_path
 from posterity.storage.output import check_target, write_batches
 from posterity.store import Store
+from posterity.web.report.payloads import left_out, payloads_of, texts_of
 
-ASKING = ("next", "order", "where", "out", "exact")
+ASKING = ("next", "order", "where", "out", "columns", "exact")
 ANSWERING = ("id_column", "answer", "learn", "dry_run")
 
 
@@ -44,6 +49,7 @@ ANSWERING = ("id_column", "answer", "learn", "dry_run")
     metavar="FILE",
     help="Write them with their payload: .parquet, .csv, .jsonl; -: print as CSV.",
 )
+@columns_option
 @exact_option
 @click.option("--answers", metavar="FILE", help="Take answers instead: the file, filled in.")
 @click.option("--id", "id_column", default="id", show_default=True, help="Its column of ids.")
@@ -60,6 +66,7 @@ def review_command(
     order: str,
     where: str | None,
     out: str | None,
+    columns: str | None,
     exact: bool,
     answers: str | None,
     id_column: str,
@@ -92,16 +99,29 @@ def review_command(
         return
     if out is not None:
         check_target(Path(local_path(out)))
-    queue = held.review_queue(next, order=order, where=where)
+    queue, wanted = held.review_queue(next, order=order, where=where), listed(columns)
     if out is not None:
-        write_batches(held.review_batches(queue), Path(local_path(out)), exact=exact)
+        write_batches(held.review_batches(queue, wanted), Path(local_path(out)), exact=exact)
     if as_json:
         print_json(queue.to_dict())
         return
     if len(queue) and out is None:
-        show(plain_table(queue.items.drop_columns(["row"]).to_pylist()))
+        rows = queue.items.to_pylist()
+        if wanted is not None:
+            cells = payloads_of(held._context(), queue.items.column("row").to_numpy(), None, wanted)
+            rows = [texts_of(cells[row["row"]]) | row for row in rows]
+        first = {"id": None}
+        show(plain_table([first | _without_row(row) for row in rows]))
     written = f"\nitems in {out}; fill in its column '{ANSWER}'" if out and not standard else ""
     echo(f"{queue}{written}", err=standard)
+    left = left_out(held._context(), wanted) if out is not None and wanted is None else 0
+    if left:
+        omitted = f"{counted(left, 'column')} of the payload left out; --columns '*' writes all"
+        echo(omitted, err=standard)
+
+
+def _without_row(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "row"}
 
 
 def _refuse_others(context: click.Context, names: tuple[str, ...], answering: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from posterity.cli.output import as_json_option, store_argument, tell
+from posterity.cli.output import as_json_option, columns_option, listed, store_argument, tell
 from posterity.errors import InvalidParameter
 from posterity.storage.output import written_whole
 from posterity.store import Store
@@ -40,6 +40,7 @@ SUFFIXES = (".html", ".md", ".json")
     default=".",
     help="Folder of the pictures that payloads name; nothing outside it is read. [default: here]",
 )
+@columns_option
 @click.option("--open", "open_it", is_flag=True, help="Open it in a browser.")
 @as_json_option
 def serve_command(
@@ -49,6 +50,7 @@ def serve_command(
     allow_writes: bool,
     token: str | None,
     pictures: str,
+    columns: str | None,
     open_it: bool,
     as_json: bool,
 ) -> None:
@@ -80,6 +82,7 @@ def serve_command(
         writes=allow_writes,
         token=token,
         pictures=Path(pictures),
+        columns=listed(columns),
         tell=announce,
     )
 
@@ -100,9 +103,15 @@ def serve_command(
     type=click.Path(exists=True, file_okay=False),
     help="Include pictures that payloads name, from this folder; nothing outside it is read.",
 )
+@columns_option
 @as_json_option
 def report_command(
-    store: str, out: str | None, step: int | None, pictures: str | None, as_json: bool
+    store: str,
+    out: str | None,
+    step: int | None,
+    pictures: str | None,
+    columns: str | None,
+    as_json: bool,
 ) -> None:
     """STORE as a report for a colleague without Python: its steps, what they fixed and broke, how
     sure beliefs are and how far they can be trusted, and what the next step would bring.
@@ -119,7 +128,7 @@ def report_command(
         raise InvalidParameter.of("out", "a .html, .md or .json file", out)
     if target is not None and not target.absolute().parent.is_dir():
         raise InvalidParameter.of("out", "a file in a folder that exists", out)
-    found = summary(Store(store), step, pictures=pictures)
+    found = summary(Store(store), step, pictures=pictures, columns=listed(columns))
     if target is None:
         tell(as_json, found.to_dict(), found.to_markdown().removesuffix("\n"))
         return

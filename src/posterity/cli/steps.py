@@ -22,10 +22,10 @@ from posterity.cli.output import (
 )
 from posterity.engine.evaluation.evaluate import BATCH, MAX_ERRORS, Evaluation
 from posterity.engine.evaluation.vote_file import VoteFile
-from posterity.engine.maintenance import RETENTION_HOURS
 from posterity.errors import UnknownName, Untrusted
 from posterity.method.data.spec import read_whole
 from posterity.models.model import Model
+from posterity.storage.delta.schema import RETENTION_HOURS
 from posterity.storage.files import local_path
 from posterity.storage.output import write_batches
 from posterity.store import Store

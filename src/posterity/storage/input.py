@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ SUFFIXES = (".parquet", *CSV_SUFFIXES, ".jsonl", ".ndjson")
 
 Types = dict[str, pa.DataType]
 """What columns of a CSV file hold: there 01 may be a name or a number, and only we know which."""
+
+SHOWN = 20
+"""Columns that an error names."""
 
 FEW = 1000
 """Texts that are looked at first."""
@@ -199,6 +203,27 @@ def column(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:
             f"The {what} has no column '{name}'; it has: {', '.join(rows.column_names)}."
         )
     return rows.column(name)
+
+
+def expanded(names: Iterable[str], there: Sequence[str]) -> list[str]:
+    """Names of columns, where a star stands for any text: px* are all that begin so, in order.
+
+    Each comes once. A name without a star is left to whoever looks for the column.
+
+    >>> expanded(["text", "px*"], ["id", "px0", "px1", "text"])
+    ['text', 'px0', 'px1']
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        matching = [name]
+        if "*" in name and name not in there:
+            pattern = name.replace("[", "[[]").replace("?", "[?]")
+            matching = [one for one in there if fnmatchcase(one, pattern)]
+            if not matching:
+                few = ", ".join(there[:SHOWN]) + (", …" if len(there) > SHOWN else "")
+                raise InvalidData(f"No column matches '{name}'; there are: {few or 'none'}.")
+        found |= dict.fromkeys(matching)
+    return list(found)
 
 
 def ids_of(rows: pa.Table, name: str, what: str) -> pa.ChunkedArray:

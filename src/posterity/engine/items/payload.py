@@ -9,9 +9,11 @@ import pyarrow as pa
 
 from posterity.engine.items.lookup import groups_of
 from posterity.engine.ledger.context import Context
+from posterity.errors import UnknownName
 from posterity.method.data.arrays import Rows, distinct
 from posterity.method.data.row_sets import RowSet
 from posterity.storage.delta.table import RowGroup, Snapshot
+from posterity.storage.input import expanded
 from posterity.storage.row_groups import cut
 
 BATCH_BYTES = 2**26
@@ -21,8 +23,10 @@ BATCH_BYTES = 2**26
 class Payload:
     """The payload of a store's items. What was read last is kept: the next rows are often near."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, columns: Sequence[str] | None = None) -> None:
+        """``columns``: those of the payload that are read; None: all."""
         self._items = context.items
+        self._schema = items_schema(self._items, columns)
         self._size = context.description.shard_rows
         self._shard: tuple[int, list[RowGroup]] | None = None
         self._read: tuple[RowGroup, Rows, pa.Table] | None = None
@@ -30,7 +34,7 @@ class Payload:
     def of(self, rows: Rows) -> tuple[Rows, pa.Table]:
         """The items of a few rows, given ascending: the rows there are, and id and payload."""
         parts = list(self.parts(rows))
-        empty = items_schema(self._items).empty_table()
+        empty = self._schema.empty_table()
         found = np.concatenate([rows[:0], *(own for own, _ in parts)])
         return found, pa.concat_tables([empty, *(items for _, items in parts)])
 
@@ -55,7 +59,7 @@ class Payload:
         """
         if self._items is None:
             return
-        names = [name for name in self._items.table.schema.names if name != "shard"]
+        names = ["row", *self._schema.names]
         for shard in distinct(rows // self._size).tolist():
             own = rows[
                 slice(*np.searchsorted(rows, [shard * self._size, (shard + 1) * self._size]))
@@ -129,14 +133,47 @@ def batches_of(parts: Iterable[Rows], size: int) -> Iterator[Rows]:
         yield np.concatenate(waiting)
 
 
-def payload_of(context: Context, rows: RowSet, batch: int) -> Iterator[tuple[Rows, pa.Table]]:
+def payload_of(
+    context: Context, rows: RowSet, batch: int, columns: Sequence[str] | None = None
+) -> Iterator[tuple[Rows, pa.Table]]:
     """Items of the given rows in batches, smaller ones where items are large."""
-    payload = Payload(context)
+    payload = Payload(context, columns)
     for part in batches_of(rows.stretches(), batch):
         yield from payload.parts(part)
 
 
-def items_schema(items: Snapshot | None) -> pa.Schema:
-    """The columns of items: their ids and payload."""
-    kept = [] if items is None else list(items.table.schema)
-    return pa.schema([column for column in kept if column.name not in ("shard", "row")])
+def items_schema(items: Snapshot | None, columns: Sequence[str] | None = None) -> pa.Schema:
+    """The columns of items: their ids and payload, or those columns of it."""
+    held = pa.schema([]) if items is None else items.table.schema
+    own = [name for name in held.names if name not in ("shard", "row", "id")]
+    names = own if columns is None else list(columns)
+    return pa.schema([held.field(name) for name in ("id", *names) if items is not None])
+
+
+MOST_SHOWN = 8
+"""Columns of a payload that a person is shown, if nobody has chosen any."""
+
+
+def shown_columns(items: Snapshot | None, chosen: Sequence[str] | None = None) -> list[str]:
+    """The columns of a payload that a person is shown.
+
+    Those that were chosen, with wildcards; else all, or of more than ``MOST_SHOWN`` so many: what
+    can be read or looked at (texts and bytes) before numbers.
+    """
+    payload = [field for field in items_schema(items) if field.name != "id"]
+    names = [field.name for field in payload]
+    if chosen is None and len(names) <= MOST_SHOWN:
+        return names
+    if chosen is None:
+        legible = [field.name for field in payload if _is_legible(field.type)]
+        return list(dict.fromkeys([*legible, *names]))[:MOST_SHOWN]
+    wanted = expanded(chosen, names)
+    for name in wanted:
+        if name not in names:
+            raise UnknownName.among("payload column", name, names)
+    return wanted
+
+
+def _is_legible(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    return any(test(kind) for test in (*tests, pa.types.is_large_binary))

@@ -314,6 +314,15 @@ def _commit(context: Context, model: Registered) -> None:
     context.forget_models()
 
 
+def register_asked(context: Context, model: Model) -> str:
+    """Register a model that comes with an update, if it says anything new; returns its warning."""
+    if not model.describes and model.name in context.models:
+        return ""
+    registration = register(context, model)
+    warning = registration.warning if registration is not None else ""
+    return f"warning: {warning}" if warning else ""
+
+
 def not_calibrated(name: str) -> str:
     """Why a model's probabilities do not count, and what would change that."""
     return (

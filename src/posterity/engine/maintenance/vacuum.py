@@ -14,9 +14,9 @@ from posterity.engine.evaluation.durable_votes import Run, all_runs, tidy, unfin
 from posterity.engine.evaluation.plans import load_plan
 from posterity.engine.ledger.commit import retried
 from posterity.engine.ledger.context import Context
-from posterity.engine.maintenance import RETENTION_HOURS
 from posterity.method.data.spec import real_number
 from posterity.storage.delta.commits import VACUUMED
+from posterity.storage.delta.schema import RETENTION_HOURS
 from posterity.storage.files import TEMPORARY
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.models.class_map import Answers
 from posterity.models.model import Model
 from posterity.models.soft_columns import SoftColumns
-from posterity.storage.input import Types, truth_types
+from posterity.storage.input import Types, expanded, truth_types
 from posterity.storage.spool import IdSpool, VoteSpool, lengths_of, texts_of
 from posterity.storage.stream import Stream
 
@@ -166,9 +166,9 @@ class Predictions:
 
     def payload(self, wanted: Sequence[str] | None) -> Types:
         """The columns to keep with the items: those asked for, or all that mean nothing to us."""
-        if wanted is None:
-            held = self._stream.names(ids=self._id)
-            columns = [name for name in held if name not in self._used]
+        if wanted is None or any("*" in name for name in wanted):
+            held = [name for name in self._stream.names(ids=self._id) if name not in self._used]
+            columns = expanded(["*"] if wanted is None else wanted, held) if held else []
         else:
             columns = list(dict.fromkeys(wanted))
         refuse_reserved(columns)

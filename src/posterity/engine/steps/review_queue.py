@@ -18,7 +18,7 @@ import pyarrow as pa
 from posterity._text import Result
 from posterity.engine.items import payload as items_payload
 from posterity.engine.items.lookup import id_of
-from posterity.engine.items.payload import items_schema, payload_of
+from posterity.engine.items.payload import items_schema, payload_of, shown_columns
 from posterity.engine.ledger import decide
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.history import Current, ShardHistory, newest_fit, parts_of
@@ -212,12 +212,17 @@ FILES = 200
 PLACE = "place in the queue"
 
 
-def items_of(context: Context, asked: Queue) -> pa.Table:
-    """A queue's items with their payload, what is known of them, and room for answers."""
-    return pa.concat_tables(item_batches(context, asked))
+def items_of(context: Context, asked: Queue, columns: Sequence[str] | None = None) -> pa.Table:
+    """A queue's items with their payload, what is known of them, and room for answers.
+
+    ``columns``: of the payload, see ``shown_columns``.
+    """
+    return pa.concat_tables(item_batches(context, asked, columns))
 
 
-def item_batches(context: Context, asked: Queue) -> Iterator[pa.Table]:
+def item_batches(
+    context: Context, asked: Queue, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
     """The same a batch at a time; at least one, if only an empty one."""
     rows = asked.items.column("row").to_numpy()
     known = asked.items.append_column(
@@ -226,11 +231,13 @@ def item_batches(context: Context, asked: Queue) -> Iterator[pa.Table]:
     there = np.flatnonzero(~context.removed[rows])
     known, rows = known.take(pa.array(there)), rows[there]
     # What we have to say goes before a column of the payload that is called the same.
-    schema = items_schema(context.items)
+    schema = items_schema(context.items, shown_columns(context.items, columns))
     beside = [name for name in schema.names if name not in known.column_names]
     said = [name for name in known.column_names if name not in ("id", "row")]
     start = 0
-    for payload in _in_order(context, rows) if len(rows) else [schema.empty_table()]:
+    for payload in (
+        _in_order(context, rows, schema.names[1:]) if len(rows) else [schema.empty_table()]
+    ):
         own = known.slice(start, payload.num_rows)
         start += payload.num_rows
         columns = [own.column("id"), *payload.select(beside).columns, *own.select(said).columns]
@@ -239,14 +246,14 @@ def item_batches(context: Context, asked: Queue) -> Iterator[pa.Table]:
         del columns
 
 
-def _in_order(context: Context, rows: Rows) -> Iterator[pa.Table]:
+def _in_order(context: Context, rows: Rows, columns: Sequence[str]) -> Iterator[pa.Table]:
     """The payload of items in the given order."""
     places = np.argsort(rows)
     ascending, wanted = rows[places], RowSet(context.rows)
     wanted.mark(ascending)
     parts = (
         payload.append_column(PLACE, pa.array(places[np.searchsorted(ascending, own)]))
-        for own, payload in payload_of(context, wanted, WRITTEN)
+        for own, payload in payload_of(context, wanted, WRITTEN, columns)
     )
     first = next(parts)
     if first.num_rows == len(rows):

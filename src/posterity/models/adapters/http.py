@@ -27,7 +27,7 @@ from posterity.models.adapters.outputs import (
     spread,
     told,
 )
-from posterity.models.adapters.payload import chosen_columns, column_of, named
+from posterity.models.adapters.payload import column_of, columns_of, named
 
 PASSING = (429, 500, 502, 503, 504)
 """Statuses worth another try."""
@@ -101,10 +101,10 @@ class HttpEndpoint:
     def _chosen(self, batch: pa.Table) -> pa.Table:
         if self._columns is None:
             return batch
-        columns = chosen_columns(batch.column_names, self._columns)
+        columns = columns_of(batch, self._columns)
         for name in columns:
             column_of(batch, name)
-        return batch.select(list(columns))
+        return batch.select(columns)
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}

@@ -21,7 +21,7 @@ from posterity.models.adapters.outputs import (
     softmax,
     spread,
 )
-from posterity.models.adapters.payload import chosen, chosen_columns, features, texts
+from posterity.models.adapters.payload import chosen, columns_of, features, texts
 
 READS: dict[str, type] = {
     "tensor(float)": np.float32,
@@ -77,7 +77,7 @@ class OnnxRuntime:
 
     def _read(self, batch: pa.Table) -> NDArray[Any]:
         kind, shape = self._input.type, self._input.shape
-        columns = chosen_columns(batch.column_names, self._columns)
+        columns = columns_of(batch, self._columns)
         if kind == "tensor(string)" and len(columns) == 1:
             words = np.array(texts(batch, columns[0]), dtype=object)
             return words.reshape(-1, 1) if len(shape) == 2 else words

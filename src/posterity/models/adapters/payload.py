@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import DTypeLike, NDArray
 
 from posterity.errors import InvalidData, InvalidParameter, MissingExtra, Unavailable
+from posterity.storage.input import expanded
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,6 +43,7 @@ def features(
     """
     if isinstance(columns, str) or not columns:
         raise InvalidParameter.of("columns", "a list of column names", columns)
+    columns = columns_of(batch, columns)
     filled = [_filled(batch, column) for column in columns]
     if len(filled) == 1 and _is_list(filled[0].type):
         given = _from_lists(batch, columns[0], filled[0])
@@ -57,9 +58,18 @@ def features(
 
 def inputs(batch: pa.Table, columns: Sequence[str], dtype: DTypeLike) -> list[str] | NDArray[Any]:
     """What a model reads: the texts of one column of texts, otherwise numbers."""
+    columns = columns_of(batch, columns)
     if len(columns) == 1 and _is_text(column_of(batch, columns[0]).type):
         return texts(batch, columns[0])
     return features(batch, columns, dtype=dtype)
+
+
+def columns_of(batch: pa.Table, names: Sequence[str]) -> list[str]:
+    """The columns that names mean, of which one may be a wildcard for payload columns: px*."""
+    try:
+        return expanded(names, [name for name in batch.column_names if name != "id"])
+    except InvalidData as error:
+        raise Unavailable(error.message) from None  # every batch lacks it alike
 
 
 def chosen(column: str | None, columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -74,24 +84,6 @@ def chosen(column: str | None, columns: Sequence[str] | None) -> tuple[str, ...]
     if isinstance(names, str) or not names or not all(n and isinstance(n, str) for n in names):
         raise InvalidParameter.of("columns", "names of columns", columns or column)
     return tuple(str(name) for name in names)
-
-
-def chosen_columns(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
-    """The columns that names and wildcards stand for, each once; ids only where they are named.
-
-    >>> chosen_columns(["id", "px0", "px1", "shade"], ["shade", "px*"])
-    ('shade', 'px0', 'px1')
-    """
-    found: list[str] = []
-    for pattern in patterns:
-        if pattern in names or not any(sign in pattern for sign in "*?["):
-            found.append(pattern)
-            continue
-        matching = [name for name in names if name != "id" and fnmatchcase(name, pattern)]
-        if not matching:
-            raise Unavailable(f"No column matches {pattern!r}; the items have: {', '.join(names)}.")
-        found += matching
-    return tuple(dict.fromkeys(found))
 
 
 class Images(Sequence["Image"]):

@@ -20,7 +20,7 @@ from posterity.models.adapters.outputs import (
     own_classes,
     probabilities,
 )
-from posterity.models.adapters.payload import chosen, chosen_columns, column_of, inputs
+from posterity.models.adapters.payload import chosen, column_of, columns_of, inputs
 
 FEW = 20
 """Columns that a message lists."""
@@ -80,7 +80,7 @@ class ScikitLearn:
     def _read(self, batch: pa.Table) -> Any:
         """The columns it reads, in the form it was fitted on."""
         fitted_on = tuple(map(str, getattr(self._estimator, "feature_names_in_", ())))
-        columns = chosen_columns(batch.column_names, self._columns)
+        columns = tuple(columns_of(batch, self._columns))
         if not columns:
             payload = [name for name in batch.column_names if name != "id"]
             if not fitted_on and len(payload) != 1:

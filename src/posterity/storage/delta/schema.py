@@ -19,6 +19,8 @@ FORMAT = 1
 """Until the first release it may change without a way to upgrade; any other is refused."""
 
 DESCRIPTION = "posterity.json"
+RETENTION_HOURS = 168
+"""Files that nothing refers to are kept so long by default."""
 SHARD_ROWS = 2**22
 MOST_SHARD_ROWS = 2**40
 """Shards are numbered with 32 bits, and rows with 64."""
@@ -90,7 +92,7 @@ class Description:
     frequencies of the labelled set; ``estimated``: those estimated from the items' votes."""
     adapt: list[str]
     """What of the items beliefs follow, see ``adapt``."""
-    refuse_unlike: bool
+    refuse_unlike: bool = False
     """Whether updates refuse steps whose items look unlike the labelled set, if nobody says so."""
     classes: int
     """How many there were at first."""

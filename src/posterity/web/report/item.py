@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from posterity.engine.steps import WORTH
 from posterity.engine.steps.review_queue import Queue, queue
 from posterity.method.data.arrays import Floats
 from posterity.method.data.votes import MISSING
-from posterity.web.report.payloads import payloads_of, with_payloads
+from posterity.web.report.payloads import left_out, payloads_of, with_payloads
 
 CLASSES = 6
 """Classes whose belief is followed; the others are summed up."""
@@ -25,14 +26,20 @@ LITTLE = 0.02
 """Believed less than this all the time, a class nobody voted for is one of the others."""
 
 
-def item_view(context: Context, item: str | int, pictures: Path | None = None) -> dict[str, Any]:
+def item_view(
+    context: Context,
+    item: str | int,
+    pictures: Path | None = None,
+    columns: Sequence[str] | None = None,
+) -> dict[str, Any]:
     """The story of an item."""
     (row,) = find_rows(context, id_array([item])).tolist()
     told = explain.explain(context, item, row)
     return {
         "id": item,
         "row": row,
-        "payload": payloads_of(context, np.array([row]), pictures).get(row, []),
+        "payload": payloads_of(context, np.array([row]), pictures, columns).get(row, []),
+        "left_out": left_out(context, columns),
         "explanation": told.to_dict(),
         "told": str(told),
         "history": queries.history(context, item, row),
@@ -84,11 +91,15 @@ CHOICES = 5
 
 
 def review_view(
-    context: Context, count: int, order: str = WORTH, pictures: Path | None = None
+    context: Context,
+    count: int,
+    order: str = WORTH,
+    pictures: Path | None = None,
+    columns: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The next items to ask a person about, each with its payload and its likely classes."""
     asked = queue(context, count=count, order=order, where=None)
-    items = with_payloads(context, asked.items.to_pylist(), pictures)
+    items = with_payloads(context, asked.items.to_pylist(), pictures, columns)
     choices = _choices(context, asked)
     for item in items:
         item["choices"] = choices.get(item["row"], [])
@@ -98,6 +109,7 @@ def review_view(
         "eligible": asked.eligible,
         "worth": asked.worth,
         "classes": [str(name) for name in context.classes.names],
+        "left_out": left_out(context, columns),
         "items": items,
     }
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from posterity.engine.items.payload import Payload
+from posterity._text import lines
+from posterity.engine.items.payload import Payload, items_schema, shown_columns
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidData
 from posterity.method.data.arrays import Rows
 
 LONGEST = 4000
 """Characters of a text that are shown."""
+FEW = 8
+"""Values of a list that are shown."""
 LARGEST = 32 * 2**20
 """Bytes of a picture."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".avif")
@@ -40,49 +45,92 @@ class Picture:
 
 
 def payloads_of(
-    context: Context, rows: Rows, pictures: Path | None = None
+    context: Context,
+    rows: Rows,
+    pictures: Path | None = None,
+    columns: Sequence[str] | None = None,
 ) -> dict[int, list[dict[str, Any]]]:
     """The payload of some items, column by column, as it is shown.
 
     ``pictures``: where relative paths begin; None: what names a picture is shown as text.
+    ``columns``: which are shown, see ``shown_columns``.
     """
     wanted = np.unique(rows)
+    names = shown_columns(context.items, columns)
     return {
-        row: [
-            _shown(name, table.column(name)[at].as_py(), pictures)
-            for name in table.column_names
-            if name != "id"
-        ]
-        for found, table in Payload(context).parts(wanted[~context.removed[wanted]])
+        row: [_shown(name, table.column(name)[at], pictures) for name in names]
+        for found, table in Payload(context, names).parts(wanted[~context.removed[wanted]])
         for at, row in enumerate(found.tolist())
     }
 
 
 def with_payloads(
-    context: Context, items: list[dict[str, Any]], pictures: Path | None = None
+    context: Context,
+    items: list[dict[str, Any]],
+    pictures: Path | None = None,
+    columns: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Rows about items, each with the payload of its item."""
     rows = np.array([one["row"] for one in items], dtype=np.int64)
-    cells = payloads_of(context, rows, pictures)
+    cells = payloads_of(context, rows, pictures, columns)
     return [one | {"payload": cells.get(one["row"], [])} for one in items]
 
 
-def _shown(name: str, value: Any, pictures: Path | None) -> dict[str, Any]:
+def _shown(name: str, cell: Any, pictures: Path | None) -> dict[str, Any]:
     """A cell of a payload: what kind it is, its text, and how much of that is left out."""
+    value = cell.as_py()
     if isinstance(value, bytes):
         kind = PICTURE if pictures is not None and media_type(value) else OTHER
-        return {"column": name, "kind": kind, "text": f"{len(value):,} bytes", "cut": 0}
+        shown = {"column": name, "kind": kind, "legible": kind == PICTURE}
+        return shown | {"text": f"{len(value):,} bytes", "cut": 0}
     if isinstance(value, str):
         kind = PICTURE if pictures is not None and _is_picture(pictures, value) else TEXT
     else:
         kind = NUMBER if isinstance(value, (bool, int, float)) else OTHER
-    text = "" if value is None else str(value)
+        kind = TEXT if value is None and pa.types.is_string(cell.type) else kind
+    text = _text(value)
     return {
         "column": name,
         "kind": kind,
+        "legible": kind in (TEXT, PICTURE),
         "text": text[:LONGEST],
         "cut": max(0, len(text) - LONGEST),
     }
+
+
+def texts_of(cells: list[dict[str, Any]]) -> dict[str, str]:
+    """Cells as texts, by column."""
+    return {
+        cell["column"]: cell["text"]
+        + (f" … {cell['cut']:,} more characters" if cell["cut"] else "")
+        for cell in cells
+    }
+
+
+def in_lines(cells: list[dict[str, Any]]) -> str:
+    """Cells for a terminal: each text on a line of its own, numbers beside each other."""
+    texts = texts_of(cells)
+    legible = [cell["column"] for cell in cells if cell["legible"]]
+    small = "  ".join(f"{name} {text}" for name, text in texts.items() if name not in legible)
+    return lines((*(f"{name}: {texts[name]}" for name in legible), small))
+
+
+def left_out(context: Context, columns: Sequence[str] | None = None) -> int:
+    """How many columns of the payload are not shown."""
+    every = items_schema(context.items).names
+    return max(0, len(every) - 1) - len(shown_columns(context.items, columns))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, list):
+        return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
+    # Of an embedding the first numbers are as good as all of them.
+    few = ", ".join(
+        format(one, ".4g") if isinstance(one, float) else str(one) for one in value[:FEW]
+    )
+    return few + (f", … ({len(value):,} in all)" if len(value) > FEW else "")
 
 
 def media_type(content: bytes) -> str | None:
@@ -105,9 +153,12 @@ def picture_of(context: Context, row: int, column: str, root: Path) -> Picture:
     """
     if not 0 <= row < context.rows or context.removed[np.array([row])][0]:
         raise InvalidData(f"There is no item at row {row}.")
-    _, table = Payload(context).of(np.array([row], dtype=np.int64))
-    if column == "id" or column not in table.column_names or not table.num_rows:
+    names = items_schema(context.items).names
+    if column == "id" or column not in names:
         raise InvalidData(f"The items have no payload {column!r}.")
+    _, table = Payload(context, [column]).of(np.array([row], dtype=np.int64))
+    if not table.num_rows:
+        raise InvalidData(f"There is no item at row {row}.")
     value = table.column(column)[0].as_py()
     content = value if isinstance(value, bytes) else _read(value, root)
     kind = media_type(content)

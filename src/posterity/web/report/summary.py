@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,12 +55,17 @@ class Summary(Result):
 
 
 def summary(
-    store: StoreReader, step: int | None = None, *, pictures: str | os.PathLike[str] | None = None
+    store: StoreReader,
+    step: int | None = None,
+    *,
+    pictures: str | os.PathLike[str] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Summary:
     """The store, or what one step changed and how far that can be trusted, as a report.
 
     Print it, or take ``to_html()``, ``to_markdown()``, ``to_dict()``. ``pictures``: the folder
-    where relative paths of pictures in a payload begin; None: no picture is read.
+    where relative paths of pictures in a payload begin; None: no picture is read. ``columns``: of
+    the payload, in which a star stands for any text; None: the first few, texts before numbers.
     """
     context, path = store._context(), store.path
     folder = None if pictures is None else Path(pictures)
@@ -73,13 +79,13 @@ def summary(
         "made": datetime.now(UTC).isoformat(timespec="minutes").replace("+00:00", " UTC"),
         "only": step,
         "overview": told,
-        "flips": None if number is None else _flips(context, number, folder),
+        "flips": None if number is None else _flips(context, number, folder, columns),
         "reliability": _reliability(context),
         "entropies": None if step is not None else entropies.entropies_view(context),
         "models": None if step is not None else _models(context),
         "outlook": None if step is not None else _outlook(context),
     }
-    view["stories"] = _stories(context, view["flips"], folder)
+    view["stories"] = _stories(context, view["flips"], folder, columns)
     if step is not None:
         own = step_views.step_of(told["steps"], step)
         before = [one["accuracy"] for one in told["steps"] if one["step"] < step]
@@ -93,7 +99,9 @@ def _last_with_flips(told: list[dict[str, Any]]) -> int | None:
     return found[-1] if found else None
 
 
-def _flips(context: Context, number: int, pictures: Path | None) -> dict[str, Any]:
+def _flips(
+    context: Context, number: int, pictures: Path | None, columns: Sequence[str] | None
+) -> dict[str, Any]:
     """A step's flips: those believed most, and those most likely to have broken a label."""
     every = flips.flips_of(context, number)
     view = flips.flips_view(context, every, number, flips.Wanted(), size=SHOWN)
@@ -101,8 +109,8 @@ def _flips(context: Context, number: int, pictures: Path | None) -> dict[str, An
     order = [(flips.OLD, "descending"), ("row", "ascending")]
     view["doubtful"] = doubtful.sort_by(order).slice(0, SHOWN).to_pylist()
     for name in ("flips", "doubtful"):
-        view[name] = payloads.with_payloads(context, view[name], pictures)
-    return view
+        view[name] = payloads.with_payloads(context, view[name], pictures, columns)
+    return view | {"left_out": payloads.left_out(context, columns)}
 
 
 def _models(context: Context) -> dict[str, Any]:
@@ -124,13 +132,16 @@ def _outlook(context: Context) -> dict[str, Any] | None:
 
 
 def _stories(
-    context: Context, told: dict[str, Any] | None, pictures: Path | None
+    context: Context,
+    told: dict[str, Any] | None,
+    pictures: Path | None,
+    columns: Sequence[str] | None,
 ) -> list[dict[str, Any]]:
     """How one label came to move: of the most and of the least believed flip of the step."""
     if told is None or not told["flips"]:
         return []
     ids = dict.fromkeys(flip["id"] for flip in (*told["flips"][:1], *told["doubtful"][:1]))
-    return [item.item_view(context, one, pictures) for one in ids]
+    return [item.item_view(context, one, pictures, columns) for one in ids]
 
 
 def _pictures(context: Context, view: dict[str, Any], root: Path) -> dict[tuple[int, str], str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,11 +78,13 @@ class HarmlessJson(JSONResponse):
 class Site:
     """All pages over one store."""
 
-    def __init__(self, held: Held, given: Guard, pictures: Path) -> None:
+    def __init__(
+        self, held: Held, given: Guard, pictures: Path, columns: Sequence[str] | None = None
+    ) -> None:
         self._held, self._guard = held, given
         # Who comes from elsewhere need not know where on this machine a store is.
         told = held.store.path if given.token is None else _name(held.store.path)
-        self._views = Views(held, pictures, told)
+        self._views = Views(held, pictures, told, columns)
         self._writing = threading.Lock()
         self._workers = Workers()
 

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -153,11 +153,13 @@ class Held:
         """All flips of a step."""
         return self._view(("flips", step), lambda c: flips.flips_of(c, step))
 
-    def queue(self, count: int, order: str, pictures: Path) -> dict[str, Any]:
+    def queue(
+        self, count: int, order: str, pictures: Path, columns: Sequence[str] | None
+    ) -> dict[str, Any]:
         """The queue of a review, so many of its items or as many as are made ready."""
         told = self._view(
-            ("queue", order),
-            lambda context: report_item.review_view(context, QUEUE, order, pictures),
+            ("queue", order, None if columns is None else tuple(columns)),
+            lambda context: report_item.review_view(context, QUEUE, order, pictures, columns),
             lock="queue",
         )
         items = told["items"][:count]

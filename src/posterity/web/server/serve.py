@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from posterity.errors import InvalidParameter, MissingExtra, Unavailable
@@ -25,6 +25,7 @@ def serve(
     writes: bool = False,
     token: str | None = None,
     pictures: str | os.PathLike[str] = ".",
+    columns: Sequence[str] | None = None,
     tell: Callable[[str], None],
 ) -> None:
     """Serve the pages of a store until interrupted; ``tell`` is called with their address.
@@ -47,7 +48,7 @@ def serve(
     if token is None and not is_loopback(host):
         token = new_token()
     held = Held(store)
-    made = Site(held, Guard(token, writes), Path(pictures)).app()
+    made = Site(held, Guard(token, writes), Path(pictures), columns).app()
     listening = _listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     with listening:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -44,9 +44,12 @@ def _slides(rule: str) -> bool:
 class Views:
     """What can be asked about one store; knows nothing of how it is asked."""
 
-    def __init__(self, held: Held, pictures: Path, path: str) -> None:
-        """``path``: where the store is, as visitors are told."""
+    def __init__(
+        self, held: Held, pictures: Path, path: str, columns: Sequence[str] | None = None
+    ) -> None:
+        """``path``: where the store is, as visitors are told; ``columns``: of payloads."""
         self._held, self._pictures, self.path = held, pictures, path
+        self._usual = columns
 
     @property
     def pages(self) -> dict[str, Callable[[Query], View]]:
@@ -138,14 +141,19 @@ class Views:
         found = self._held.flips(number)
         page = whole(query, "page", 1) or 1
         view = flips.flips_view(context, found, number, wanted(query), page=page)
-        return view | {"flips": payloads.with_payloads(context, view["flips"], self._pictures)}
+        columns = self.columns(query)
+        return view | {
+            "flips": payloads.with_payloads(context, view["flips"], self._pictures, columns),
+            "left_out": payloads.left_out(context, columns),
+        }
 
     def item(self, query: Query) -> View:
         """The story of an item."""
         if not query.get("id"):
             return {}
         context = self._held.context
-        return item.item_view(context, context.read_id(query["id"]), self._pictures)
+        name, columns = context.read_id(query["id"]), self.columns(query)
+        return item.item_view(context, name, self._pictures, columns)
 
     def models(self, query: Query) -> View:
         """How models err, and agree."""
@@ -160,7 +168,12 @@ class Views:
         """The queue of a review."""
         count = whole(query, "next", QUEUE) or QUEUE
         order = query.get("order") or "worth"
-        return self._held.queue(count, order, self._pictures)
+        return self._held.queue(count, order, self._pictures, self.columns(query))
+
+    def columns(self, query: Query) -> Sequence[str] | None:
+        """The columns of payloads that are shown: those an address names, or the usual ones."""
+        named = [name.strip() for name in query.get("columns", "").split(",") if name.strip()]
+        return named or self._usual
 
     def choice(self, query: Query) -> tuple[str, str, str]:
         """A model, a budget and a rule."""
