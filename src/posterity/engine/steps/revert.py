@@ -65,7 +65,7 @@ LAST = "last"
 
 def revert(context: Context, target: int | str) -> Reverted:
     """Mask the votes of a step and decide anew the items it touched."""
-    step = _last(context) if target == LAST else target
+    step = _last(context) if isinstance(target, str) and target == LAST else target
     context.check_step(step, other=f", or {LAST!r}")
     return retried(context, lambda now: _revert(now, int(step)))
 
