@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 LARGEST = 2**28
 """No request or answer of a test is larger."""
 STATISTICS = "/proxy-statistics"
+DOWN, UP = "/proxy-down", "/proxy-up"
 
 
 class Closed(Exception):
@@ -116,6 +117,8 @@ class Proxy:
     seed: int
     requests: int = 0
     lost: int = 0
+    down: bool = False
+    """Whether it hangs up on everybody, and hands on nothing."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     conditional: threading.Lock = field(default_factory=threading.Lock)
 
@@ -145,6 +148,12 @@ class Proxy:
             text = f"{self.requests} {self.lost}".encode()
             answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
             stream.connection.sendall(answer % (len(text), text))
+            return False
+        if path in (DOWN.encode(), UP.encode()):
+            self.down = path == DOWN.encode()
+            stream.connection.sendall(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+            return False
+        if self.down:
             return False
         if told.get(b"expect", b"").lower() == b"100-continue":
             stream.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -208,6 +217,10 @@ class Losing:
         with urllib.request.urlopen(self.endpoint + STATISTICS, timeout=60) as answer:
             requests, lost = answer.read().split()
         return int(requests), int(lost)
+
+    def switch(self, path: str) -> None:
+        """``DOWN``, and nobody reaches the server any more; ``UP``."""
+        urllib.request.urlopen(self.endpoint + path, timeout=60).close()
 
 
 @contextmanager

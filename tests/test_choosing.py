@@ -43,7 +43,7 @@ class Blocks:
 
 
 def taken(blocks: Blocks, evaluations: int, cap: int) -> tuple[list[int], Cut]:
-    cut = find_cut(blocks, lambda _: evaluations, cap=cap)
+    cut = find_cut(blocks, lambda *_: evaluations, cap=cap)
     rows = []
     for part, codes in chosen(blocks, cut, lambda rows, codes: (rows, codes)):
         assert codes.tolist() == (part % 7).tolist()
@@ -136,7 +136,7 @@ def test_one_block_is_held_at_a_time() -> None:
             most = max(most, alive)
             yield block
 
-    cut = find_cut(blocks, lambda available: available // 3, cap=10)
+    cut = find_cut(blocks, lambda available, _: available // 3, cap=10)
     assert sum(chosen(blocks, cut, lambda rows, _: len(rows))) == items // 3
     assert cut.held <= 10
     assert most <= 2  # the next one is made before the last one is let go

@@ -968,7 +968,7 @@ def test_labelled_ids_may_join_later(store: Store, world: World) -> None:
     model = Model("new", labelled=truth, predict=world.model("new").predict)
     store.update(model, budget="10%")
     store.add({"id": ["item-900"], "number": [0], "lang": ["de"]})
-    assert store.update(model, budget="10%").evaluations == 0
+    assert store.update(model, budget="10%").evaluations == 1
     plan = f"labelled-{'0' * 16}-1"
     assert "is registered" in store.update("new", plan=plan, votes=world.votes_table("new")).note
 

@@ -56,15 +56,15 @@ def test_shards_and_blocks_do_not_matter(tmp_path: Path, world: World) -> None:
     for size in (1, 7, 25, 1000):
         store = Store.create(tmp_path / f"store-{size}", classes=NAMES, shard_rows=size)
         store.add(world.table(0, 50))
-        store.update(world.model("old"), budget="80%")
-        store.update(world.model("mid"), budget="40%")
+        store.update(world.model("old"), budget=40)
+        store.update(world.model("mid"), budget=20)
         store.add(world.table(50, 60))
         store.remove(["item-4", "item-44"])
         store.register(world.model("new"))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(score, "BLOCK", 5 if size == 25 else 2**20)
             found.append([store.plan("new", **options).to_dict() for options in asked])  # type: ignore[arg-type]
-    assert found[0][0]["evaluations"] == 17
+    assert (found[0][0]["unlabelled"], found[0][0]["evaluations"]) == (10, 24)
     assert all(plans == found[0] for plans in found)
 
 

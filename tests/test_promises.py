@@ -21,6 +21,7 @@ from posterity.method.decide.rules import AtMost, Confirm, CostRatio, parse
 from posterity.method.decide.simple_rules import Evidence
 from posterity.replay import Recording, run
 from posterity.storage.files import open_files
+from posterity.validation.outcome import Coverage
 from tests import naive
 from tests.problems import synthetic_recording
 from tests.stores import NAMES, World, make, update
@@ -168,7 +169,7 @@ def test_removed_items_do_not_count(tmp_path: Path) -> None:
     assert told[1] is not None
     assert told[0]["evaluations"] == told[1]["evaluations"] == 300
     update(many, world, "mid", budget="50%")
-    assert Context(open_files(many.path)).headers[-1].share == 0.5
+    assert Context(open_files(many.path)).headers[-1].coverage == Coverage(0.0, 0.5)
 
 
 def test_flips_that_are_pending_count_against_a_promise(tmp_path: Path) -> None:

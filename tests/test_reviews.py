@@ -115,11 +115,12 @@ def test_a_filter(store: Store) -> None:
     assert queue.eligible == len(queue) == 20
 
 
-def test_items_without_a_label_are_left_to_models(tmp_path: Path, world: World) -> None:
+def test_items_without_a_label_can_be_answered(tmp_path: Path, world: World) -> None:
     held = Store.create(tmp_path / "store", classes=NAMES)
     assert len(held.review_queue()) == 0
-    held.add(world.table())
     assert "Nothing to review" in str(held.review_queue())
+    held.add(world.table())
+    assert str(held.review_queue()).endswith("by worth; 50 without a label")
     assert held.review({"id": ["item-3"], "answer": ["fox"]}).first_labels == 1
     assert labels(held)["item-3"] == "fox"
     assert held.check() == []

@@ -191,11 +191,15 @@ def test_the_dataset_grows(store: Store, world: World) -> None:
     assert len(store) == 80
     assert labels(store)["item-70"] is None
     asked: list[int] = []
-    plan = store.plan(registered(store, more.model("mid")), budget="10%")
-    assert set(plan.rows.tolist()) <= set(range(60, 80))  # items without a vote come first
-    assert plan.affected == {"no label yet": 8}
+    few = store.plan(registered(store, more.model("mid")), budget=8)
+    assert set(few.rows.tolist()) <= set(range(60, 80))  # items without a label come first
+    assert few.affected == {"no label yet": 8}
+    assert "mid on 8 of 20 items without a label (" in str(few)
+    plan = store.plan("mid", budget="10%")  # all of them, and a tenth of the others
+    assert (plan.eligible, plan.unlabelled, plan.evaluations) == (80, 20, 26)
+    assert "mid on 20 items without a label, then 6 others of 60 eligible (" in str(plan)
     report = store.update(more.model("mid", asked.extend), budget="50%")
-    assert report.first_labels == 20
+    assert (report.first_labels, report.evaluations) == (20, 50)
     assert labels(store)["item-70"] == more.votes["mid"][70]
     assert store.check() == []
 
@@ -454,7 +458,7 @@ def test_too_many_errors_stop_the_run_with_everything_kept(store: Store, world: 
         return world.votes["new"][numbers]
 
     model = Model("new", labelled=world.labelled_table("new"), predict=failing)
-    with pytest.raises(StoreError, match=r"failed on .* more than 5.*out of memory.*retry-errors"):
+    with pytest.raises(StoreError, match=r"failed on .* more than 5.*out of memory.*same again"):
         store.update(model, budget="100%", evaluation=Evaluation(batch=10, max_errors=5))
     assert len(store.log()) == 1
     assert asked == list(range(20))
@@ -645,12 +649,12 @@ def test_what_was_spent_survives_growth(store: Store, world: World) -> None:
     with pytest.raises(KeyboardInterrupt):
         store.update(world.model("new", tiring), budget="50%", evaluation=Evaluation(batch=6))
     store.add(grown.table(60, 70))
-    store.update(world.model("new", asked.extend), budget="50%", evaluation=Evaluation(batch=6))
-    assert len(asked) == len(set(asked)) == 30
-    more: list[int] = []
-    model = Model("new", predict=grown.model("new", more.extend).predict)
-    assert store.update(model, budget="50%").evaluations == 5  # half of what is new
-    assert min(more) >= 60
+    model = Model("new", predict=grown.model("new", asked.extend).predict)
+    report = store.update(model, budget="50%", evaluation=Evaluation(batch=6))
+    assert "step 1 carried out a plan from before these items came, with 30 votes" in str(report)
+    assert (report.step, report.evaluations, report.first_labels) == (2, 10, 10)
+    assert len(asked) == len(set(asked)) == 40
+    assert min(asked[30:]) == 60
     assert store.update(model, budget="50%").step is None
     assert store.check() == []
 
@@ -674,18 +678,23 @@ def test_errors_can_be_retried_after_the_step(store: Store, world: World) -> Non
 
 
 def test_the_error_limit_cannot_be_walked_through(store: Store, world: World) -> None:
-    calls = []
+    calls, failing = list[int](), True
 
     def broken(batch: pa.Table) -> Any:
         calls.append(batch.num_rows)
-        raise RuntimeError("no")
+        if failing:
+            raise RuntimeError("no")
+        return world.votes["new"][batch["number"].to_numpy()]
 
-    model = Model("new", labelled=world.labelled_table("new"), predict=broken)
+    model, how = Model("new", labelled=world.labelled_table("new"), predict=broken), Evaluation
     for _ in range(3):
         with pytest.raises(StoreError, match="failed on 4 items, more than 3"):
-            store.update(model, budget="100%", evaluation=Evaluation(max_errors=3))
-    assert len(calls) == 5  # a batch, four items, and then nothing more
+            store.update(model, budget="100%", evaluation=how(max_errors=3))
+        assert calls == [60, 1, 1, 1, 1]  # a batch, four items, and then nothing more
+        calls.clear()
     assert len(store.log()) == 1
+    failing = False  # the same command finds out that it was mended
+    assert store.update(model, budget="100%", evaluation=how(max_errors=3)).evaluations == 60
 
 
 @pytest.mark.parametrize("classes", [[0, 1, 2], [False, True]])

@@ -23,6 +23,7 @@ from posterity.method.decide.rules import AtMost, CostRatio, Evidence, TwoVotes
 from posterity.method.decide.rules import parse as parse_rule
 from posterity.method.decide.selectors import Contested, Value
 from posterity.storage.files import open_files
+from posterity.validation.outcome import Coverage
 from posterity.validation.tune import Trial, follow, tune
 from tests.problems import synthetic_recording
 from tests.stores import World, contents, make, update
@@ -271,15 +272,15 @@ def test_the_next_step_has_the_budget_of_a_plan(
     store = make(tmp_path / "store", world, "old", "mid")
     update(store, world, "mid", budget="80%")
     assert 0 < store.plan("mid", budget="100%").evaluations < 100
-    shares, history = list[float | None](), Prepared.history
+    coverages, history = list[Coverage | None](), Prepared.history
 
-    def watched(self: Prepared, share: float | None) -> Any:
-        shares.append(share)
-        return history(self, share)
+    def watched(self: Prepared, coverage: Coverage | None) -> Any:
+        coverages.append(coverage)
+        return history(self, coverage)
 
     monkeypatch.setattr(Prepared, "history", watched)
     store.tune("mid", budget="50%")
-    assert shares == [store.plan("mid", budget="50%").evaluations / 400]
+    assert coverages == [Coverage(0.0, store.plan("mid", budget="50%").evaluations / 400)]
     update(store, world, "mid", budget="100%")
     with pytest.raises(InvalidParameter, match="no next step"):
         store.tune("mid", budget="50%")

@@ -133,7 +133,7 @@ class StoreReader:
         order: str = WORTH,
         where: str | None = None,
     ) -> Queue:
-        """The next items to ask a person about, by what an answer is worth.
+        """The next items to ask a person about: without a label, then by what an answer is worth.
 
         ``order``: ``worth``, ``entropy`` or ``random[:SEED]``; ``where``: only items whose payload
         satisfies this.
@@ -164,6 +164,7 @@ class StoreReader:
         accuracy = told["expected_accuracy"]
         figures = {
             "items": f"{told['items']:,}",
+            "without a label": f"{told['unlabelled']:,}",
             "classes": f"{told['classes']:,}",
             "models": f"{len(told['models']):,}",
             "step": f"{told['step']}",
@@ -189,4 +190,5 @@ class StoreReader:
 
     def __repr__(self) -> str:
         told = self.status()
-        return f"Store({self._name}: {told['items']:,} items, step {told['step']})"
+        waiting = f", {told['unlabelled']:,} without a label" if told["unlabelled"] else ""
+        return f"Store({self._name}: {told['items']:,} items{waiting}, step {told['step']})"

@@ -181,8 +181,9 @@ class Store(StoreReader):
     ) -> Plan:
         """Which items the model would look at; nothing is spent.
 
-        The model is registered already, and is taken as it was registered. By default the first
-        model looks at everything, a later one at ten per cent. The plan is kept, so that
+        The model is registered already, and is taken as it was registered. Items without a label
+        come first, on top of a share of the others (by default ten per cent); a count limits both.
+        The plan is kept, so that
         ``update(plan=plan.id)`` carries out exactly this one.
         """
         from posterity.engine.steps.update import plan_update
@@ -239,6 +240,8 @@ class Store(StoreReader):
         progress: Progress | None = None,
     ) -> Report:
         """Evaluate, fold, decide and commit one step; the same call twice does it once.
+
+        Items added since, and all that have no label, are new work for the same call.
 
         ``votes`` is a table or file of votes made elsewhere (``VoteFile`` says how to read it);
         else the model's ``predict`` is asked, as ``evaluation`` says. One that the store names, and

@@ -47,7 +47,9 @@ ACCURACY = (
 @store_argument
 @as_json_option
 def status_command(store: str, as_json: bool) -> None:
-    """Items, classes, models, the last step, the policy, pending flips, and unfinished runs."""
+    """Items and how many have no label, classes, models, the last step, the policy, pending flips,
+    labels that people decided, and unfinished runs.
+    """
     told = Store(store).status()
     if as_json:
         print_json(told)

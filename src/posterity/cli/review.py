@@ -66,8 +66,8 @@ def review_command(
     executor: str,
     as_json: bool,
 ) -> None:
-    """List the items whose label a person should look at, by what an answer is worth; with
-    --answers, make what people answered the labels of these items.
+    """List the items whose label a person should look at: first those without one, then by what an
+    answer is worth. With --answers, make what people answered the labels of these items.
 
     An answer stays, whatever models vote later, until it is answered again or its step is
     reverted. Rows without an answer are left out, and those that cannot be used are told of.

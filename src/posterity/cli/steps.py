@@ -49,10 +49,11 @@ _step_options = with_options(
     click.option("--more", is_flag=True, help="Go on with a model where its last step stopped."),
     click.option(
         "--budget",
-        help="Of this step: 10%, 0.1 or 500. Of all steps that are given the same words:"
-        " total:AMOUNT[,horizon=STEPS][,price=P], the amount in what evaluations cost, or"
-        " total:160% of the items. At a price: price:P, what a net correction is worth."
-        " [default: everything at first, then 10%]",
+        help="Of this step: a share (10% or 0.1) of the items that have a label, besides all items"
+        " without one (0%: these alone); or a count (500), which limits both. Of all steps that are"
+        " given the same words: total:AMOUNT[,horizon=STEPS][,price=P], the amount in what"
+        " evaluations cost, or total:160% of the items. At a price: price:P, what a net correction"
+        " is worth. [default: 10%]",
     ),
     click.option(
         "--selector",
@@ -156,7 +157,11 @@ def compare_command(
     help="Items per call of the model, or fewer if they exceed 64 MiB.",
 )
 @click.option("--max-errors", default=MAX_ERRORS, show_default=True, help="Stop after more.")
-@click.option("--retry-errors", is_flag=True, help="Try items again the model failed on.")
+@click.option(
+    "--retry-errors",
+    is_flag=True,
+    help="Try all items again the model failed on, not only those without a label.",
+)
 @click.option(
     "--replicas",
     metavar="COUNT[,NEEDS]",
@@ -179,8 +184,9 @@ def update_command(
 ) -> None:
     """Let MODEL vote on the most uncertain items within the budget, and decide their labels.
 
-    Killed at any moment, the same command goes on where it was: no finished batch is evaluated
-    again. Given twice, it does the work once; items added since are new work.
+    Items without a label come first. Killed at any moment, the same command goes on where it was:
+    no finished batch is evaluated again. Given twice, it does the work once; items added since, and
+    all that have no label, are new work.
 
     \b
     Ask the model:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +257,6 @@ class Scores:
             accuracy=None if accuracy is None else accuracy.times(seen.held.items / items),
             positive_flips=trust.fixed(Sums.of(decision.belief_after[flipped])),
             negative_flips=trust.broken(Sums.of(decision.belief_before[flipped])),
-            forecast=rehearsed.net(items),
+            forecast=replace(rehearsed, labels=rehearsed.items).net(items),
             differences=found,
         )

@@ -23,6 +23,33 @@ from posterity.validation.shift import Difference, Seen
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """Which part of some items a step looks at.
+
+    Items that are added later get their first labels by steps that look at no other item again:
+    labelled items, which have long had a label, must not be looked at more often for that.
+    """
+
+    unlabelled: float
+    """Of the items without a label."""
+    labelled: float
+    """Of those with a label that can change."""
+
+    @classmethod
+    def of(cls, first: int, unlabelled: int, others: int, labelled: int) -> Coverage:
+        """From how many of both a step looks at, and how many there are."""
+        return cls(min(1.0, first / max(1, unlabelled)), min(1.0, others / max(1, labelled)))
+
+    def count(self, unlabelled: int, labelled: int) -> int:
+        """The same part of other items.
+
+        >>> Coverage.of(20, 20, 60, 400).count(0, 1000)
+        150
+        """
+        return round(self.unlabelled * unlabelled + self.labelled * labelled)
+
+
+@dataclass(frozen=True)
 class Rehearsed:
     """The last step on the labelled set, both halves together."""
 
@@ -40,6 +67,8 @@ class Rehearsed:
     """The cost ratio that was chosen, by a rule that has it chosen on the labelled set."""
     choices: tuple[RatioOutcome, ...] = ()
     """What other cost ratios would do with the same votes."""
+    labels: int = 0
+    """How many of the items had a label before that could change."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -50,13 +79,13 @@ class Rehearsed:
         after = self.accuracy_before + one.net / max(1, self.items)
         return {**vars(one), "accuracy_after": after}
 
-    def net(self, items: int) -> Estimate:
-        """Corrections less new errors that so many items can expect."""
+    def net(self, labels: int) -> Estimate:
+        """Corrections less new errors that can be expected of so many labels that can change."""
         return forecast(
             self.fixed,
             self.broken,
-            labelled=self.items,
-            items=items,
+            labelled=self.labels,
+            items=labels,
             dispersion=self.dispersion,
         )
 

@@ -73,6 +73,16 @@ class Rehearsal:
         return np.array([len(half.own) for half in self._halves])
 
     @property
+    def unlabelled(self) -> int:
+        """How many items have no label."""
+        return sum(int((half.labels.label == MISSING).sum()) for half in self._halves)
+
+    @property
+    def changeable(self) -> int:
+        """How many have a label that can change."""
+        return self._items - self.unlabelled
+
+    @property
     def right(self) -> Mask:
         """Which items have the right label now, half by half."""
         return np.concatenate([half.labels.label == half.truth for half in self._halves])
@@ -105,7 +115,7 @@ class Rehearsal:
         else:
             chosen = self._choose((None, None), cast, step)
             known = [confusions[step.model] for confusions in fits.halves]
-        done, fixed, broken = [], 0, 0
+        done, fixed, broken, changeable = [], 0, 0, self.changeable
         right_before, right_after = list[int](), list[int]()
         for half, rows, by in zip(self._halves, chosen, known, strict=True):
             labels, truth = half.labels, half.truth
@@ -142,6 +152,7 @@ class Rehearsal:
             trust=trust,
             ratio=step.rule.ratio if isinstance(step.rule, (AtMost, Balanced)) else None,
             choices=() if margins is None else tuple(margins.outcomes(balance.SHOWN)),
+            labels=changeable,
         )
 
     def _accuracy(self, right: Sequence[int], *, dependent: bool) -> float:

@@ -46,13 +46,18 @@ class Run:
     def begin(self) -> None:
         """Say that it is being evaluated: from now on nobody takes it for a plan that is stale."""
         begun = {"time": datetime.now(UTC).isoformat(timespec="seconds")}
-        if self.context.files.size(f"{self.folder}/{BEGUN}") is None:
+        if not self.is_begun:
             self.context.files.write(f"{self.folder}/{BEGUN}", json.dumps(begun).encode())
 
     def give_up(self) -> None:
         """Its evaluation ended before anything was spent: it is a plan again."""
         if not self.is_spent:
             self.context.files.delete(f"{self.folder}/{BEGUN}")
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether somebody evaluates it, or did until something cut that short."""
+        return self.context.files.size(f"{self.folder}/{BEGUN}") is not None
 
     @property
     def is_spent(self) -> bool:

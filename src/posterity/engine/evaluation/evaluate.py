@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from posterity.engine.evaluation.plans import Plan
 from posterity.engine.executors import Lost, Pool, Replicas
 from posterity.engine.items.payload import Payload, batches_of, payload_of
 from posterity.engine.ledger.context import Context, RowRange
+from posterity.engine.ledger.steps import failed_rows
 from posterity.errors import MissingExtra, PosterityError, StoreError, Superseded, Unavailable
 from posterity.method.data.arrays import Mask, Rows
 from posterity.method.data.row_sets import Bits, RowSet, Tombstones, packed, unpacked
@@ -85,18 +87,27 @@ def ask_model(
     The model is asked where the executor has replicas of it. Each reads its items and writes its
     votes by itself; what comes back is how many.
     """
-    failed = run.errors()
-    _refuse_errors(failed, how.max_errors)
-    context = run.context
+    context, failed = run.context, run.errors()
+    # What it failed on in earlier steps is asked for last, and alone: it makes no batch fail.
+    before = np.zeros(0, np.int64)
+    if not how.retry_errors:
+        before = np.array(failed_rows(context.headers, plan.request.model), np.int64)
+        before = before[plan.chosen[before]]
+    most = how.max_errors + len(before)
+    if len(failed) > most:  # which stopped the run then; the model may be well by now
+        run.forget_errors()
+        failed = {}
     left = _Left(run.kept(), np.array(sorted(failed), np.int64), context.removed)
     waiting = sum(context.executor.map(left.count_left, context.shards, _chosen(context, plan)))
     done = plan.evaluations - waiting
     if not waiting:
         return
+    others = replace(left, failed=np.union1d(left.failed, before))
+    alone = left.among(before) if len(before) else before
     voter = partial(Voter, run, plan.request.model, predict)
     with context.executor.pool(voter, Replicas.read(how.replicas)) as pool:
-        rows = left.rows(context.shards, _chosen(context, plan))
-        for asked in _Asking(run, failed, how.batch, how.max_errors).of(pool, rows):
+        rows = others.rows(context.shards, _chosen(context, plan))
+        for asked in _Asking(run, failed, how.batch, most).of(pool, rows, alone):
             done += asked.done
             if progress:
                 progress(done, plan.evaluations)
@@ -123,6 +134,12 @@ class _Left:
         left[self.failed[(self.failed >= start) & (self.failed < start + items)] - start] = False
         return left
 
+    def among(self, rows: Rows) -> Rows:
+        """Those of some planned rows."""
+        kept = [self.kept.rows_of(shard) for shard in self.kept.of_shards]
+        done = np.concatenate([self.failed, self.removed.rows, *kept])
+        return np.setdiff1d(rows, done)
+
     def count_left(self, shard: RowRange, chosen: Bits) -> int:
         """How many of one shard."""
         return int(self.of(shard, chosen).sum())
@@ -146,9 +163,13 @@ class _Asking:
         self._works = False
         """Whether any replica came back with something."""
 
-    def of(self, pool: Pool, rows: Iterator[Rows]) -> Iterator[Asked]:
-        """What is done, as it is done."""
-        rounds: Iterator[Unit] = self._units(batches_of(rows, self._batch * pool.batches))
+    def of(self, pool: Pool, rows: Iterator[Rows], alone: Rows) -> Iterator[Asked]:
+        """What is done, as it is done; ``alone``: rows that are asked for last, one by one."""
+        size = self._batch * pool.batches
+        rounds: Iterator[Unit] = chain(
+            self._units(batches_of(rows, size), self._batch),
+            self._units(batches_of([alone], size), batch=1),
+        )
         while True:
             again: list[Unit] = []
             for unit, made in pool.run(rounds):
@@ -166,10 +187,10 @@ class _Asking:
     def _most(self) -> int:
         return self._max_errors - len(self._failed)
 
-    def _units(self, parts: Iterator[Rows]) -> Iterator[Unit]:
+    def _units(self, parts: Iterator[Rows], batch: int) -> Iterator[Unit]:
         for rows in parts:
             self._handed += len(rows)
-            yield Unit(rows, self._batch, self._most)
+            yield Unit(rows, batch, self._most)
 
     def _lost(self, unit: Unit, lost: Lost, again: list[Unit]) -> Asked:
         """A replica died. What it made durable is not asked again; the rest is, and an item that
@@ -220,7 +241,7 @@ def _refuse_errors(failed: dict[int, str], most: int) -> None:
         raise StoreError(
             f"The model failed on {counted(len(failed), 'item')}, more than {most}; the last said: "
             f"{list(failed.values())[-1].rstrip('.')}.",
-            hint="All votes are kept. Mend the model and run the same with --retry-errors.",
+            hint="All votes are kept. Mend the model and run the same again.",
         )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posterity import _text
-from posterity._text import shown
+from posterity._text import counted, shown
 from posterity.engine.ledger.context import Context
 from posterity.errors import InvalidParameter, Missing, StoreError
 from posterity.method.data.arrays import Rows
@@ -35,7 +35,7 @@ PLAN_KEY = b"posterity.plan"
 def save_plan(context: Context, plan: Plan) -> None:
     """Keep a plan under its id."""
     plain = ["id", "head", "items", "eligible", "affected", "cost", "rehearsed", "forecast"]
-    plain += ["beliefs", "pending", "reconsidered", "spending", "reach"]
+    plain += ["beliefs", "pending", "reconsidered", "spending", "reach", "unlabelled", "again"]
     told = {key: getattr(plan, key) for key in plain} | {"request": asdict(plan.request)}
     context.files.write(
         f"runs/{plan.id}/{PLAN_FILE}", _packed(plan.chosen, json.dumps(told).encode())
@@ -195,6 +195,10 @@ class Plan:
     reach: float | None = None
     """How many times as likely as a label one vote can make another class, where that changes no
     label and no labelled items can be rehearsed; see ``reach``."""
+    unlabelled: int = 0
+    """Eligible items without a label; they come first."""
+    again: bool = False
+    """Whether the request was carried out before: this is what came since, or has no label yet."""
 
     @classmethod
     def nothing(cls, context: Context, request: Request, reason: str) -> Plan:
@@ -211,6 +215,11 @@ class Plan:
         """How many items the model will look at."""
         return len(self.chosen)
 
+    @property
+    def first_labels(self) -> int:
+        """How many of these have no label yet."""
+        return min(self.unlabelled, self.evaluations)
+
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         return {
@@ -218,7 +227,9 @@ class Plan:
             **self.request.to_dict(),
             "head": self.head,
             "eligible": self.eligible,
+            "unlabelled": self.unlabelled,
             "evaluations": self.evaluations,
+            "first_labels": self.first_labels,
             "cost": self.cost,
             "affected": self.affected,
             "rehearsed": self.rehearsed,
@@ -243,8 +254,8 @@ class Plan:
         )
         told = (
             self._nothing,
-            f"plan {self.id}: {self.request.model} on {self.evaluations:,} of {self.eligible:,} "
-            f"eligible items ({used}, {self.request.budget or 'default budget'})",
+            f"plan {self.id}: {self.request.model} on {self._items} "
+            f"({used}, {self.request.budget or 'default budget'})",
             f"rule {self.request.rule}; cost {self._cost}",
             self._account,
             f"labels most affected: {', '.join(most) or 'none'}",
@@ -311,7 +322,7 @@ class Plan:
         if self.note:
             return _text.html_lines([self.note])
         told = {
-            "items looked at": f"{self.evaluations:,} of {self.eligible:,} eligible",
+            "items looked at": self._items,
             "cost": self._cost,
             "rule": self.request.rule,
         }
@@ -329,6 +340,18 @@ class Plan:
             _text.html_table(most),
             _text.html_lines([self._account, "" if self.rehearsed else NOT_REHEARSED]),
         )
+
+    @property
+    def _items(self) -> str:
+        """How many items are looked at, and of how many that could be."""
+        others = self.eligible - self.unlabelled
+        if not self.unlabelled:
+            return f"{self.evaluations:,} of {others:,} eligible items"
+        if self.first_labels < self.unlabelled:
+            return f"{self.first_labels:,} of {counted(self.unlabelled, 'item')} without a label"
+        first = f"{counted(self.unlabelled, 'item')} without a label"
+        also = self.evaluations - self.unlabelled
+        return f"{first}, then {also:,} others of {others:,} eligible" if others else first
 
     @property
     def _cost(self) -> str:

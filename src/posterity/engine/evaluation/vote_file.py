@@ -116,7 +116,8 @@ def take_votes(run: Run, plan: Plan, votes: VoteFile) -> FromFile:
             had += len(have)
             without += int(lacking.sum())
         folded = len(read.taken)
-        if not (folded or had or is_labelled(plan.id)):
+        # Given again, a file need not have votes on what is still without a label.
+        if not (folded or had or plan.again or is_labelled(plan.id)):
             raise InvalidData(
                 f"None of the {read.total:,} votes in the file is on a planned item; "
                 f"{read.unplanned:,} are on others.",

@@ -248,6 +248,7 @@ def status(context: Context, path: str) -> dict[str, Any]:
     return {
         "path": path,
         "items": context.there,
+        "unlabelled": total_of(context).unlabelled(context),
         "classes": len(context.classes),
         "models": list(context.models),
         "step": context.head,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +21,11 @@ from posterity.engine.ledger.history import ShardHistory
 from posterity.method.beliefs import temperature
 from posterity.method.beliefs.temperature import Temperature
 from posterity.method.data.arrays import Codes, Floats
-from posterity.method.data.votes import MISSING
+from posterity.method.data.votes import MISSING, SoftVotes
 from posterity.storage import parquet
 from posterity.storage.delta.schema import WEIGHT
+from posterity.validation import shift
+from posterity.validation.expectation import LEAST
 
 
 def answered_votes(
@@ -55,6 +58,66 @@ def answered_votes(
         votes.append(cast[keep])
         truth.append(history.pins(reviews)[rows][keep])  # a later answer holds
     return np.concatenate(votes), np.concatenate(truth)
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """What the models of a store have voted on the same labelled items."""
+
+    truth: Codes
+    votes: Codes
+    """(n, T) −1 where a model has none."""
+    soft: list[SoftVotes | None]
+    """Of each model, where all of its votes on these items are soft."""
+    keys: list[str]
+    given: int
+    """How many there were before they were weighed."""
+
+
+def labelled_of(context: Context, models: Sequence[str], *, dependent: bool) -> Labelled | None:
+    """The labelled items of these models; None where too few are known to be the same.
+
+    For dependent beliefs only those that weights leave, and soft votes as they are.
+    """
+    if not all(context.models[name].settings.keyed for name in models):
+        return None  # also where a confusion was stated: nobody knows on which items
+    tables = [labelled_rows(context, context.models[name]) for name in models]
+    weight_of: dict[str, float] = {}
+    rows_of = []
+    for own in tables:
+        names, cast = own.column("key").to_pylist(), own.column("vote").to_pylist()
+        rows_of.append({key: row for row, key in enumerate(names) if cast[row] != MISSING})
+        weights = labelled_weights(own)
+        if weights is not None:  # the latest that came with any has it
+            weight_of = dict(zip(names, weights.tolist(), strict=True))
+    keys = sorted(set(rows_of[0]).intersection(*rows_of[1:]))
+    places = np.array([[rows[key] for key in keys] for rows in rows_of], dtype=np.int64)
+    truths, votes = (
+        np.stack(
+            [own.column(name).to_numpy()[at] for own, at in zip(tables, places, strict=True)],
+            axis=1,
+        )
+        for name in ("truth", "vote")
+    )
+    # Models that disagree about the truth of an item cannot be compared on it.
+    kept = np.flatnonzero((truths == truths[:, :1]).all(axis=1))
+    given = len(kept)
+    if weight_of and dependent and given >= LEAST:
+        kept = kept[shift.kept(np.array([weight_of[keys[at]] for at in kept.tolist()]))]
+    if len(kept) < LEAST:
+        return None
+    soft: list[SoftVotes | None] = []
+    for own, at in zip(tables, places, strict=True):
+        each = parquet.from_columns(own, own.column("vote").to_numpy()) if dependent else None
+        each = None if each is None else each[at[kept]]
+        soft.append(None if each is None or (each.hard == MISSING).any() else each)
+    return Labelled(
+        truths[kept, 0].astype(np.int32),
+        votes[kept].astype(np.int32),
+        soft,
+        [keys[at] for at in kept.tolist()],
+        given,
+    )
 
 
 def labelled_truth(context: Context, model: Registered) -> tuple[list[str], Codes]:

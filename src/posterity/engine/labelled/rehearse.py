@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from posterity.engine.labelled.labelled_votes import (
+    Labelled,
     answered_votes,
-    labelled_rows,
-    labelled_weights,
+    labelled_of,
     temperatures_of,
 )
 from posterity.engine.labelled.sample import Sample, VotesOf
@@ -28,18 +28,16 @@ from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.dependent import Dependence
 from posterity.method.beliefs.priors import ESTIMATED
 from posterity.method.data.arrays import Codes, Counts, Floats
-from posterity.method.data.votes import MISSING, SoftVotes
+from posterity.method.data.votes import SoftVotes
 from posterity.method.decide.balance import RatioOutcome
 from posterity.method.decide.budget import FULL, Budget, Outlook
 from posterity.method.decide.defaults import DEPENDENT
 from posterity.method.decide.rules import MaxBelief, Rule, traits
 from posterity.method.decide.selectors import Selector, without_value
 from posterity.method.decide.selectors import parse as parse_selector
-from posterity.storage import parquet
-from posterity.validation import shift
 from posterity.validation.cross_fits import Confusions, Fits, SoftReadings
 from posterity.validation.expectation import LEAST
-from posterity.validation.outcome import PastStep, Rehearsed, RehearsedStep, Target
+from posterity.validation.outcome import Coverage, PastStep, Rehearsed, RehearsedStep, Target
 from posterity.validation.rehearsal import Rehearsal
 from posterity.validation.reliability import Reliability
 
@@ -50,66 +48,6 @@ WHY_PLAIN = (
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
-    """What the models of a store have voted on the same labelled items."""
-
-    truth: Codes
-    votes: Codes
-    """(n, T) −1 where a model has none."""
-    soft: list[SoftVotes | None]
-    """Of each model, where all of its votes on these items are soft."""
-    keys: list[str]
-    given: int
-    """How many there were before they were weighed."""
-
-
-def labelled_of(context: Context, models: Sequence[str], *, dependent: bool) -> Labelled | None:
-    """The labelled items of these models; None where too few are known to be the same.
-
-    For dependent beliefs only those that weights leave, and soft votes as they are.
-    """
-    if not all(context.models[name].settings.keyed for name in models):
-        return None  # also where a confusion was stated: nobody knows on which items
-    tables = [labelled_rows(context, context.models[name]) for name in models]
-    weight_of: dict[str, float] = {}
-    rows_of = []
-    for own in tables:
-        names, cast = own.column("key").to_pylist(), own.column("vote").to_pylist()
-        rows_of.append({key: row for row, key in enumerate(names) if cast[row] != MISSING})
-        weights = labelled_weights(own)
-        if weights is not None:  # the latest that came with any has it
-            weight_of = dict(zip(names, weights.tolist(), strict=True))
-    keys = sorted(set(rows_of[0]).intersection(*rows_of[1:]))
-    places = np.array([[rows[key] for key in keys] for rows in rows_of], dtype=np.int64)
-    truths, votes = (
-        np.stack(
-            [own.column(name).to_numpy()[at] for own, at in zip(tables, places, strict=True)],
-            axis=1,
-        )
-        for name in ("truth", "vote")
-    )
-    # Models that disagree about the truth of an item cannot be compared on it.
-    kept = np.flatnonzero((truths == truths[:, :1]).all(axis=1))
-    given = len(kept)
-    if weight_of and dependent and given >= LEAST:
-        kept = kept[shift.kept(np.array([weight_of[keys[at]] for at in kept.tolist()]))]
-    if len(kept) < LEAST:
-        return None
-    soft: list[SoftVotes | None] = []
-    for own, at in zip(tables, places, strict=True):
-        each = parquet.from_columns(own, own.column("vote").to_numpy()) if dependent else None
-        each = None if each is None else each[at[kept]]
-        soft.append(None if each is None or (each.hard == MISSING).any() else each)
-    return Labelled(
-        truths[kept, 0].astype(np.int32),
-        votes[kept].astype(np.int32),
-        soft,
-        [keys[at] for at in kept.tolist()],
-        given,
-    )
-
-
-@dataclass(frozen=True, eq=False)
 class Walked:
     """The labelled items after the steps so far, by what is known of the arriving model too."""
 
@@ -117,6 +55,8 @@ class Walked:
     labelled: Labelled
     fits: Fits | Confusions
     rehearsal: Rehearsal
+    shares: list[float] = field(default_factory=list)
+    """Of the labelled items, those each of the steps so far has looked at."""
 
     @classmethod
     def of(
@@ -149,7 +89,8 @@ class Walked:
         for number, header in enumerate(live):
             walked._between(context, number)
             selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
-            walked.step(header.voter, selector, rule, header.share)
+            made = walked.step(header.voter, selector, rule, header.coverage)
+            walked.shares.append(made.evaluations / made.items)
         walked._between(context, len(live))
         return walked
 
@@ -168,20 +109,24 @@ class Walked:
         model: str,
         selector: Selector,
         rule: Rule,
-        share: float,
+        coverage: Coverage,
         *,
         last: bool = False,
         target: Target | None = None,
     ) -> Rehearsed:
-        """One more step, on the same share of the labelled items as of all items."""
-        place, share = self.models.index(model), min(1.0, share)
+        """One more step, on the same part of the labelled items as of all items."""
+        place = self.models.index(model)
         if isinstance(self.fits, Fits):
-            budget = Budget.of(round(share * len(self.labelled.truth)))
+            budget = Budget.of(self.count(coverage))
         else:
             selector = without_value(selector)
-            budget = Budget.of(share) if self.rehearsal.number else FULL
+            budget = Budget.of(coverage.labelled) if self.rehearsal.number else FULL
         step = RehearsedStep(place, selector, rule, budget)
         return self.rehearsal.step(self.fits, self._votes(place), step, last=last, target=target)
+
+    def count(self, coverage: Coverage) -> int:
+        """How many of the labelled items a step looks at."""
+        return coverage.count(self.rehearsal.unlabelled, self.rehearsal.changeable)
 
     def outlook(self, model: str, selector: Selector, rule: Rule) -> Outlook:
         """What one more step would bring; see ``Rehearsal.outlook``."""
@@ -286,21 +231,21 @@ class Prepared:
         """Whether beliefs can be; else they are plain."""
         return self._walked is not None
 
-    def outcome(self, selector: Selector, rule: Rule, share: float) -> Rehearsed | None:
+    def outcome(self, selector: Selector, rule: Rule, coverage: Coverage) -> Rehearsed | None:
         """What the step did on the labelled set, with the beliefs it will decide with."""
         if self.dependent:
-            return self.rehearse(selector, rule, share, last=True)
+            return self.rehearse(selector, rule, coverage, last=True)
         self.refuse_promise(rule)
         walked = Walked.of(self._context, self.models, self.base.prior, dependent=False)
         if walked is None:
             return None
-        return walked.step(self.arriving, selector, rule, share, last=True)
+        return walked.step(self.arriving, selector, rule, coverage, last=True)
 
     def rehearse(
         self,
         selector: Selector,
         rule: Rule,
-        share: float,
+        coverage: Coverage,
         *,
         sample: Sample | None = None,
         last: bool = False,
@@ -315,7 +260,7 @@ class Prepared:
             believed_by = partial(self._believed, sample)
             target = Target(self._context.there, self._believed(None), believed_by)
         known = self._known
-        return known.step(self.arriving, selector, rule, share, last=last, target=target)
+        return known.step(self.arriving, selector, rule, coverage, last=last, target=target)
 
     def _believed(self, sample: Sample | None) -> Dependence:
         return self.adapted(self.sample() if sample is None else sample)[0].dependence
@@ -324,16 +269,17 @@ class Prepared:
         """All labels decided again: the rule with its ratio, and what it did on labelled items."""
         return self._known.rehearsal.redecide(self._known.dependent, rule)
 
-    def history(self, share: float | None) -> tuple[Codes, Floats, list[PastStep]]:
+    def history(self, coverage: Coverage | None) -> tuple[Codes, Floats, list[PastStep]]:
         """The labelled items' truths, the prior, and the steps so far with the arriving model's.
 
-        ``share``: of the items it would look at; None: it has had its step.
+        ``coverage``: of the items it would look at; None: it has had its step.
         """
-        known, told = self._known, [(one.voter, one.share) for one in self._live]
-        if share is not None:
-            told.append((self.arriving, share))
-        steps = [known.past(name, min(1.0, part)) for name, part in told]
-        return known.labelled.truth, self.base.prior, steps
+        known, truth = self._known, self._known.labelled.truth
+        voters = [header.voter for header in self._live]
+        steps = [known.past(*one) for one in zip(voters, known.shares, strict=True)]
+        if coverage is not None:
+            steps.append(known.past(self.arriving, known.count(coverage) / len(truth)))
+        return truth, self.base.prior, steps
 
     def outlook(self, selector: Selector, rule: Rule) -> Outlook:
         """What the step would bring, by the share of items it looks at."""

@@ -15,6 +15,7 @@ from posterity.errors import StoreError
 from posterity.storage.delta.commits import DataFile
 from posterity.storage.delta.schema import HEADER_SHARD, LEDGER
 from posterity.storage.delta.table import Snapshot
+from posterity.validation.outcome import Coverage
 from posterity.validation.shift import Difference
 
 UPDATE, REVERT, SETTLE, REVIEW = "update", "revert", "settle", "review"
@@ -85,9 +86,12 @@ class Header:
         return int(self.report["held"]["removed"])
 
     @property
-    def share(self) -> float:
-        """The share of the items there were that it has votes on."""
-        return float(min(1.0, self.evaluations / max(1, self.items - self.removed)))
+    def coverage(self) -> Coverage:
+        """The part of the items there were that an update has votes on."""
+        first, held = int(self.report["first_labels"]), self.report["held"]
+        labels = held["labels"] - first
+        unlabelled = self.items - self.removed - labels
+        return Coverage.of(first, unlabelled, self.evaluations - first, labels - held["pinned"])
 
     @property
     def differences(self) -> list[Difference]:
@@ -142,6 +146,12 @@ def _live(headers: Sequence[Header], kind: str) -> list[Header]:
 def live_updates(headers: Sequence[Header]) -> list[Header]:
     """The updates whose votes count, in order."""
     return _live(headers, UPDATE)
+
+
+def failed_rows(headers: Sequence[Header], model: str) -> list[int]:
+    """The items a model has failed on in the updates that count."""
+    live = live_updates(headers)
+    return sorted({row for step in live if step.model == model for row in step.failed})
 
 
 def live_reviews(headers: Sequence[Header]) -> list[Header]:

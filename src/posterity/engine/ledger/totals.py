@@ -21,17 +21,17 @@ from posterity.method.beliefs.plain import BELIEF_BITS, kept
 from posterity.method.data.arrays import Codes, Mask
 from posterity.method.data.votes import MISSING
 from posterity.validation.expectation import Sums
+from posterity.validation.outcome import Coverage
 
 
-def correctable(context: Context, evaluations: int, first: int) -> tuple[float, int]:
-    """Which share of the items with a label a step looks at, and how many items those are.
+def looked_at(context: Context, evaluations: int, first: int) -> tuple[Coverage, int]:
+    """Which part of the items a step looks at, and how many labels there are that can change.
 
-    ``first`` of its items have none yet: they come first, and nothing about them can be corrected.
+    ``first`` of its items have no label yet: about them nothing can be corrected.
     """
-    if not first or not context.live_updates:
-        return evaluations / max(1, context.there), context.there
-    labels = min(context.there, total_of(context).labels)
-    return (evaluations - first) / max(1, labels), labels
+    total = total_of(context)
+    labels = total.labels - total.pinned
+    return Coverage.of(first, total.unlabelled(context), evaluations - first, labels), labels
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,10 @@ class Total:
     """Items removed when it was made: a sum that knows of fewer is out of date."""
     pinned: int = 0
     """Labels that people decided; believed fully, they are among the others."""
+
+    def unlabelled(self, context: Context) -> int:
+        """Items without a label."""
+        return max(0, context.there - self.labels)
 
     @property
     def sums(self) -> Sums:

@@ -16,10 +16,13 @@ from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.state import state_of
+from posterity.engine.ledger.steps import failed_rows
+from posterity.engine.ledger.totals import looked_at
 from posterity.engine.plan.policy import policy_for
-from posterity.engine.plan.score import failed_rows
 from posterity.errors import InvalidData
+from posterity.method.data.arrays import Rows
 from posterity.method.data.spec import real_number
+from posterity.method.data.votes import MISSING
 from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
 from posterity.method.decide.selectors import parse as parse_selector
@@ -94,35 +97,60 @@ def compare(
                 f"Nobody has said what an evaluation of '{name}' costs.",
                 hint="Say so when it is registered: posterity model … --cost C.",
             )
-        there, evaluations = context.there, eligible_items(context, name)
+        eligible = eligible_items(context, name)
+        evaluations = eligible.items
         if unit:  # as the decimals that were written
             evaluations = min(
                 evaluations, math.floor(Fraction(repr(float(money))) / Fraction(repr(float(unit))))
             )
-        share = evaluations / max(1, there)
+        first = min(evaluations, eligible.unlabelled)
+        coverage, labels = looked_at(context, evaluations, first)
         request = Request.of(name, None, selector, rule, policy=policy_for(context, name))
         told = Prepared(context, name).outcome(
-            parse_selector(request.selector), context.rule(request.rule), share
+            parse_selector(request.selector), context.rule(request.rule), coverage
         )
         if told is None:
             raise InvalidData(f"'{name}' cannot be rehearsed: {NO_REHEARSAL}.")
+        share = evaluations / max(1, context.there)
         found.append(
-            Choice(name, unit, evaluations, share, evaluations * unit, told, told.net(there))
+            Choice(name, unit, evaluations, share, evaluations * unit, told, told.net(labels))
         )
     return sorted(found, key=lambda choice: -choice.net.value)
 
 
-def eligible_items(context: Context, model: str) -> int:
-    """Items it has neither voted nor failed on, and nobody has answered for."""
-    failed = np.array(failed_rows(context, model), dtype=np.int64)
-    count = -int((~context.removed[failed]).sum())
-    count += sum(context.executor.map(partial(_left, context, model), context.shards))
-    return max(0, count)
+@dataclass(frozen=True)
+class Eligible:
+    """How many items a model could look at."""
+
+    labelled: int = 0
+    unlabelled: int = 0
+    """Without a label; these come first."""
+
+    @property
+    def items(self) -> int:
+        """All of them."""
+        return self.labelled + self.unlabelled
+
+    def __add__(self, other: Eligible) -> Eligible:
+        return Eligible(self.labelled + other.labelled, self.unlabelled + other.unlabelled)
 
 
-def _left(context: Context, model: str, shard: RowRange) -> int:
-    """Of one shard, whether the model failed on them or not."""
+def eligible_items(context: Context, model: str) -> Eligible:
+    """Items it has neither voted nor failed on, and nobody has answered for.
+
+    Without a label also those it has failed on.
+    """
+    failed = np.array(failed_rows(context.headers, model), dtype=np.int64)
+    left = partial(_left, context, model, failed)
+    return sum(context.executor.map(left, context.shards), Eligible())
+
+
+def _left(context: Context, model: str, failed: Rows, shard: RowRange) -> Eligible:
+    """Of one shard."""
     _, start, items = shard
     state = state_of(context, *shard)
-    done = state.voted_by(model) | state.pinned
-    return int((~done & ~context.removed.among(start, items)).sum())
+    left = ~(state.voted_by(model) | state.pinned | context.removed.among(start, items))
+    has = state.current(0.0).label != MISSING
+    labelled = left & has
+    labelled[failed[shard.within(failed)] - start] = False
+    return Eligible(int(labelled.sum()), int((left & ~has).sum()))

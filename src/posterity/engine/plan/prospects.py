@@ -9,12 +9,13 @@ from functools import cached_property
 from math import hypot
 from typing import Any
 
+from posterity._text import counted
 from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.reports import accuracy_now
-from posterity.engine.ledger.totals import correctable, total_of
-from posterity.engine.plan.compare import eligible_items
+from posterity.engine.ledger.totals import looked_at
+from posterity.engine.plan.compare import Eligible, eligible_items
 from posterity.engine.plan.policy import policy_for
 from posterity.method.decide.budget import Budget
 from posterity.method.decide.defaults import DEFAULT_BUDGET
@@ -41,7 +42,7 @@ class Prospects:
         self._answers: dict[tuple[str, str], dict[str, Any]] = {}
 
     @cached_property
-    def eligible(self) -> int:
+    def eligible(self) -> Eligible:
         """Items it could look at."""
         return eligible_items(self._context, self.model.name)
 
@@ -82,46 +83,50 @@ class Prospects:
     def _answer(self, budget: str, rule: str) -> dict[str, Any]:
         context, name = self._context, self.model.name
         request = Request.of(name, Budget.of(budget), None, rule, policy=policy_for(context, name))
-        evaluations = Budget.of(budget).evaluations(self.eligible)
-        share = evaluations / max(1, context.there)
+        eligible = self.eligible
+        evaluations = Budget.of(budget).evaluations(eligible.labelled, eligible.unlabelled)
         note, told = self.note, None
-        first = min(evaluations, self._unlabelled)
-        on_labels, labels = correctable(context, evaluations, first)
+        first = min(evaluations, eligible.unlabelled)
+        coverage, labels = looked_at(context, evaluations, first)
         if not note:
             told = self._prepared.again().outcome(
-                parse_selector(request.selector), context.rule(request.rule), on_labels
+                parse_selector(request.selector), context.rule(request.rule), coverage
             )
             note = "" if told is not None else f"No rehearsal: {NO_REHEARSAL}."
         now = accuracy_now(context)
-        if not note and self._unlabelled:
+        if not note and eligible.unlabelled:
             now = None
             note = (
-                f"{self._unlabelled:,} items have no label yet, and come first; what their first "
-                "labels do to the accuracy is not told."
+                f"{counted(eligible.unlabelled, 'item', 'have')} no label yet, and come first; "
+                "what first labels do to the accuracy is not estimated."
             )
         return {
             "model": name,
             "budget": request.budget,
             "rule": request.rule,
             "selector": request.selector,
-            "eligible": self.eligible,
+            "eligible": eligible.items,
+            "unlabelled": eligible.unlabelled,
             "evaluations": evaluations,
-            "share": share,
+            "first_labels": first,
+            "share": evaluations / max(1, context.there),
             "cost": self.model.settings.cost_of(evaluations),
             "note": note,
             "accuracy_now": None if now is None else now.to_dict(),
             **self._expected(told, now, labels),
         }
 
-    def _expected(self, told: Rehearsed | None, now: Estimate | None, there: int) -> dict[str, Any]:
+    def _expected(
+        self, told: Rehearsed | None, now: Estimate | None, labels: int
+    ) -> dict[str, Any]:
         if told is None:
             names = ("rehearsed", "accuracy", "fixed", "broke", "net")
             return dict.fromkeys(names)
         of_kind = {
-            name: expect(count, labelled=told.items, items=there, dispersion=told.dispersion)
+            name: expect(count, labelled=told.labels, items=labels, dispersion=told.dispersion)
             for name, count in (("fixed", told.fixed), ("broke", told.broken))
         }
-        net = told.net(there)
+        net, there = told.net(labels), self._context.there
         accuracy = None if now is None else _after(now, net.times(1 / max(1, there)))
         return {
             "rehearsed": told.to_dict(),
@@ -129,11 +134,6 @@ class Prospects:
             **{name: found.to_dict() for name, found in of_kind.items()},
             "net": net.to_dict(),
         }
-
-    @cached_property
-    def _unlabelled(self) -> int:
-        """Items without a label."""
-        return max(0, self._context.there - total_of(self._context).labels)
 
 
 def _after(now: Estimate, gain: Estimate) -> Estimate:
@@ -149,4 +149,4 @@ def _after(now: Estimate, gain: Estimate) -> Estimate:
 def arriving(context: Context) -> list[str]:
     """Models that could still look at items, the newest first."""
     listed = sorted(context.models.values(), key=lambda model: -model.arrival)
-    return [model.name for model in listed if eligible_items(context, model.name)]
+    return [model.name for model in listed if eligible_items(context, model.name).items]

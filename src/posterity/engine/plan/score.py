@@ -23,13 +23,6 @@ from posterity.method.decide.top_k import Block, Part
 from posterity.storage.delta.filters import check, rows_where
 from posterity.storage.delta.table import Snapshot
 
-
-def failed_rows(context: Context, model: str) -> list[int]:
-    """The items a model has failed on in the steps that count."""
-    live = context.live_updates
-    return sorted({row for step in live if step.model == model for row in step.failed})
-
-
 ValueOf = Callable[[VoteTable, Sequence[str], Codes], Floats]
 """What a vote could change: from votes (n, T), whose they are, and stored labels."""
 
@@ -70,9 +63,11 @@ class Scoring:
     selector: Selector
     seed: int
     since: int = 0
-    """Only rows from this one on."""
+    """Of items with a label only rows from this one on."""
     without: Rows
+    """Rows that are left out while they have a label."""
     only: Sequence[int] | None = None
+    """These rows and no others."""
     prior_entropy: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +92,8 @@ class Scoring:
         _, start, items = shard
         state = state_of(self.context, *shard)
         now = state.current(self.prior_entropy)
-        eligible = self._allowed(start, items)
+        unlabelled = now.label == MISSING
+        eligible = self._allowed(start, unlabelled)
         if satisfied is not None:
             eligible &= unpacked(satisfied, items)
         eligible &= ~(state.voted_by(self.model) | state.pinned)
@@ -115,19 +111,21 @@ class Scoring:
                 self.selector.score(candidates),
                 rows=rows,
                 eligible=eligible[part],
-                first=~now.voted[part],
+                first=unlabelled[part],
                 codes=now.label[part],
             )
 
-    def _allowed(self, start: int, items: int) -> Mask:
-        """What may be looked at, whatever its votes."""
-        allowed = ~self.context.removed.among(start, items)
+    def _allowed(self, start: int, unlabelled: Mask) -> Mask:
+        """What may be looked at, whatever its votes; items without a label always."""
+        items = len(unlabelled)
+        allowed = np.ones(items, dtype=np.bool_)
         allowed[: max(0, self.since - start)] = False
-        if self.only is not None:
-            allowed &= np.isin(np.arange(start, start + items), self.only)
         own = (self.without >= start) & (self.without < start + items)
         allowed[self.without[own] - start] = False
-        return allowed
+        allowed |= unlabelled
+        if self.only is not None:
+            allowed &= np.isin(np.arange(start, start + items), self.only)
+        return allowed & ~self.context.removed.among(start, items)
 
 
 def _wide(values: Floats) -> Floats:

@@ -13,10 +13,11 @@ from posterity.engine.executors import LOCAL
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.proposals import count_pending
-from posterity.engine.ledger.totals import correctable
+from posterity.engine.ledger.steps import failed_rows
+from posterity.engine.ledger.totals import looked_at
 from posterity.engine.plan.account import allot
 from posterity.engine.plan.reach import best_odds
-from posterity.engine.plan.score import Scoring, Survey, Taken, Worth, failed_rows
+from posterity.engine.plan.score import Scoring, Survey, Taken, Worth
 from posterity.method.data.row_sets import RowSet
 from posterity.method.decide.budget import FULL, Account, Budget, Spending
 from posterity.method.decide.rules import traits
@@ -29,12 +30,16 @@ DRIVEN = 2**17
 
 
 def make_plan(
-    context: Context, request: Request, *, since: int = 0, only: Sequence[int] | None = None
+    context: Context,
+    request: Request,
+    *,
+    since: int | None = None,
+    only: Sequence[int] | None = None,
 ) -> Plan:
     """Score every shard, and choose the highest of all.
 
-    ``since``: only rows from this one on, for items added after the same request was carried out;
-    ``only``: these rows, to try them again.
+    ``since``: the same request was carried out before, when there were so many rows: of items with
+    a label, only those added since are looked at. ``only``: these rows, to try them again.
     """
     model = context.model(request.model)
     prepared, selector = Prepared(context, request.model), parse_selector(request.selector)
@@ -44,14 +49,14 @@ def make_plan(
     if weighing is not None:
         known, _ = prepared.adapted(prepared.sample())
 
-    # What the model failed on is tried again when asked for, not again and again.
-    failed = failed_rows(context, request.model) if only is None else []
+    # What the model failed on is tried again when asked for, or while it has no label.
+    failed = failed_rows(context.headers, request.model) if only is None else []
     scoring = Scoring(
         context=context,
         model=request.model,
         selector=selector if prepared.dependent else without_value(selector),
         seed=request.seed,
-        since=since,
+        since=since or 0,
         without=np.array(failed, dtype=np.int64),
         only=only,
     )
@@ -76,8 +81,8 @@ def make_plan(
         told.update(part.tobytes())
     pending, reconsidered = count_pending(context, rows)
     names = ["no label yet", *(str(name) for name in context.classes)]
-    share, labels = correctable(context, len(rows), int(counts[0]))
-    told_by = prepared.outcome(selector, rule, share)
+    coverage, labels = looked_at(context, len(rows), int(counts[0]))
+    told_by = prepared.outcome(selector, rule, coverage)
     # While nothing is labelled there is nothing to correct.
     net = told_by.net(labels) if told_by is not None and context.live_updates else None
     return Plan(
@@ -87,6 +92,8 @@ def make_plan(
         items=context.rows,
         chosen=rows,
         eligible=cut.available,
+        unlabelled=cut.first,
+        again=since is not None,
         affected={
             names[at]: int(counts[at])
             for at in np.argsort(-counts, kind="stable").tolist()

@@ -19,8 +19,8 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import make_step, publish_labels
 from posterity.engine.ledger.reports import still_expected
 from posterity.engine.ledger.steps import TUNE
-from posterity.engine.ledger.totals import total_of
-from posterity.engine.plan.compare import eligible_items
+from posterity.engine.ledger.totals import looked_at, total_of
+from posterity.engine.plan.compare import Eligible, eligible_items
 from posterity.engine.plan.prospects import arriving as still_arriving
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter
 from posterity.method.data.row_sets import packed, unpacked
@@ -28,6 +28,7 @@ from posterity.method.decide.budget import Budget
 from posterity.method.decide.defaults import DEFAULT_BUDGET
 from posterity.method.decide.policy import Goal
 from posterity.storage.cache import cache_folder, read_cache, write_cache
+from posterity.validation.outcome import Coverage
 from posterity.validation.tune import PolicyTrack, Tuned, chosen, compared
 from posterity.validation.tune import tune as tune_history
 
@@ -63,11 +64,13 @@ def tune(
             f"'{model}' has not voted on its labelled items yet, so how it errs is not known.",
             hint=f"Run `posterity update STORE {model}` first.",
         )
-    eligible = 0 if model is None else eligible_items(context, model)
-    share = None
-    if eligible:
+    eligible = Eligible() if model is None else eligible_items(context, model)
+    coverage = None
+    if eligible.items:
         spent = Budget.of(DEFAULT_BUDGET if budget is None else budget)
-        share = spent.evaluations(eligible) / context.there
+        evaluations = spent.evaluations(eligible.labelled, eligible.unlabelled)
+        first = min(evaluations, eligible.unlabelled)
+        coverage, _ = looked_at(context, evaluations, first)
     elif budget is not None:
         raise InvalidParameter(
             "No model can vote on more items, so there is no next step to give a budget.",
@@ -75,7 +78,7 @@ def tune(
             "items.",
         )
     arriving, current = live[-1].voter if model is None else model, context.policy
-    tracks = Tracks(context, arriving, share)
+    tracks = Tracks(context, arriving, coverage)
     if all(str(policy) in tracks.known for policy in compared(wanted, current)):
         found = chosen(wanted, current, tracks.known)
     else:
@@ -85,7 +88,7 @@ def tune(
                 "Policies cannot be compared: the store's models have too few labelled items in "
                 "common, labelled votes without ids, or a stated confusion."
             )
-        truth, prior, history = prepared.history(share)
+        truth, prior, history = prepared.history(coverage)
         try:
             found = tune_history(
                 truth,
@@ -146,11 +149,11 @@ class Tracks:
     on the version of this software. Where any of these is another one, it is made anew.
     """
 
-    def __init__(self, context: Context, arriving: str, share: float | None) -> None:
-        """``share``: of the items the arriving model would look at; None: it has had its step."""
+    def __init__(self, context: Context, arriving: str, coverage: Coverage | None) -> None:
+        """``coverage``: of the step of the arriving model; None: it has had its step."""
         models, prior = voters(context, arriving), context.fits.now(arriving).prior
         # Models that have voted before have the same history, and another next step.
-        about = [FORMAT, __version__, context.there, arriving, share]
+        about = [FORMAT, __version__, context.there, arriving, coverage]
         parts = [*about, *made_of(context, models, prior)]
         self._whose = hashlib.sha256(repr(parts).encode()).hexdigest()
         folder = cache_folder(context.description.store)

@@ -18,13 +18,14 @@ from posterity.engine.items.lookup import id_of
 from posterity.engine.labelled.rehearse import Prepared, keep_fit
 from posterity.engine.labelled.sample import Sample
 from posterity.engine.ledger.commit import commit_step
-from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import StepPolicy
 from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import parts_of
 from posterity.engine.ledger.proposals import pending_parts
 from posterity.engine.ledger.reports import Expected, Report
-from posterity.engine.ledger.steps import UPDATE, Header
+from posterity.engine.ledger.state import state_of
+from posterity.engine.ledger.steps import UPDATE, Header, failed_rows
 from posterity.engine.ledger.totals import total_of
 from posterity.engine.plan.account import overspent
 from posterity.engine.steps.fold import Fold, FoldedShards, settle_shard
@@ -32,9 +33,10 @@ from posterity.errors import StoreError
 from posterity.method.adapt import class_shares
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.priors import ESTIMATED, UNIFORM
+from posterity.method.data.votes import MISSING
 from posterity.method.decide.rules import CAUTIOUS, AtMost, Balanced, Rule
 from posterity.method.decide.selectors import parse as parse_selector
-from posterity.validation.outcome import Trust
+from posterity.validation.outcome import Coverage, Trust
 from posterity.validation.shift import Difference, Seen, warning
 
 FOLLOWED, CONTRADICTED = 0.01, 0.05
@@ -60,6 +62,14 @@ def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None =
     failed = sorted(failing)
     if not folded and failed:
         run.drop()  # nothing is lost with it: the same command tries again
+        if plan.again and failing.issubset(failed_rows(context.headers, plan.request.model)):
+            return Report.nothing(
+                plan.request.model,
+                f"Nothing was changed: {plan.request.model} failed again on "
+                f"{counted(len(failed), 'item')} without a label, such as "
+                f"{_first_failure(context, failed, errors)}",
+                "Mend the model, answer for them in a review, or remove them.",
+            )
         raise StoreError(
             f"The model '{plan.request.model}' failed on all {len(failed):,} items it was asked "
             f"about; on {_first_failure(context, failed, errors)}",
@@ -78,7 +88,11 @@ def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None =
     over = ""
     if plan.spending is not None:
         over = overspent(context, plan.request.budget, plan.spending, folded + len(failed))
-    after = (over, warning(differences))
+    waiting = ""
+    if plan.first_labels < plan.unlabelled:
+        left = counted(plan.unlabelled - plan.first_labels, "more item", "have")
+        waiting = f"{left} no label yet; the same command again goes on with them."
+    after = (over, waiting, warning(differences))
     report = Report(
         step,
         plan.id,
@@ -138,12 +152,9 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
         if context.policy != context.untuned and plan.request.rule == str(context.untuned.rule):
             notes.append(f"The tuned policy needs dependent beliefs; this step follows {rule}.")
         return _Basis(prepared.fit(), rule, notes=tuple(notes))
-    # Of the votes there are, as the header will count them, not of those planned.
-    cast = sum(context.executor.map(kept.count_of, [shard for shard, _, _ in context.shards]))
-    there = plan.items - len(context.removed)
-    share, sample = cast / max(1, there), prepared.sample(kept.of)
+    coverage, sample = _coverage(context, plan, kept), prepared.sample(kept.of)
     selector = parse_selector(plan.request.selector)
-    rehearsed = prepared.rehearse(selector, rule, share, sample=sample)
+    rehearsed = prepared.rehearse(selector, rule, coverage, sample=sample)
     fit, adapted = prepared.adapted(sample)
     notes = [str(adapted), _frequencies(context, prepared, fit, sample)]
     if isinstance(rule, AtMost):
@@ -151,11 +162,29 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
             f"A cost ratio of {rehearsed.ratio:g} keeps the promise '{rule}' for items like the "
             "labelled ones."
         )
-    if isinstance(rule, Balanced) and context.live_updates:  # a first label breaks nothing
+    if isinstance(rule, Balanced) and coverage.labelled:  # a first label breaks nothing
         notes.append(f"Cost ratio {rehearsed.ratio:g}, chosen on the labelled set ({rule}).")
     if isinstance(rule, (AtMost, Balanced)):
         rule = replace(rule, ratio=rehearsed.ratio)
     return _Basis(fit, rule, rehearsed.trust, sample.drift(fit), tuple(notes), adapted)
+
+
+def _coverage(context: Context, plan: Plan, kept: KeptVotes) -> Coverage:
+    """Of the votes there are, as the header will count them, not of those planned."""
+    cast = context.executor.map(partial(_count_cast, context, kept), context.shards)
+    evaluations, first = (sum(counts) for counts in zip(*cast, strict=True))
+    total = total_of(context)
+    unlabelled = plan.items - total.removed - total.labels
+    return Coverage.of(first, unlabelled, evaluations - first, total.labels - total.pinned)
+
+
+def _count_cast(context: Context, kept: KeptVotes, shard: RowRange) -> tuple[int, int]:
+    """How many items of a shard have a vote, and how many of these no label yet."""
+    rows = kept.rows_of(shard.number)
+    if not len(rows):
+        return 0, 0
+    label = state_of(context, *shard).current(0.0).label[rows - shard.start]
+    return len(rows), int((label == MISSING).sum())
 
 
 def _frequencies(context: Context, prepared: Prepared, fit: Fit, sample: Sample) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from posterity.engine.items import payload as items_payload
 from posterity.engine.items.lookup import id_of
@@ -29,12 +30,14 @@ from posterity.method.data.arrays import Codes, Floats, Rows, distinct
 from posterity.method.data.row_sets import Bits, RowSet, unpacked
 from posterity.method.data.spec import Spec, whole_number
 from posterity.method.data.votes import MISSING
+from posterity.method.decide.budget import Budget
 from posterity.method.decide.selectors import Candidates, Random, row_hash
 from posterity.method.decide.selectors import parse as parse_selector
 from posterity.method.decide.top_k import Block, Part, chosen, find_cut
 from posterity.storage.row_groups import WRITTEN
 
 PENDING, HELD_BACK, DOUBTFUL, DRAWN = "pending flip", "flip held back", "low belief", "drawn"
+UNLABELLED = "no label"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +46,20 @@ class Queue:
 
     order: str
     eligible: int
-    """Items that could be asked about: labelled, and not by a person."""
+    """Items that could be asked about: those whose label no person has decided."""
     items: pa.Table
-    """id, row, label, belief, rival, belief_rival, why, worth."""
+    """id, row, label, belief, rival, belief_rival, why, worth; without a label only the first two,
+    and why."""
 
     @property
     def worth(self) -> float:
-        """Labels that answers to all of them correct, as the beliefs have it."""
-        return float(np.sum(self.items.column("worth").to_numpy()))
+        """Labels that answers to all of them correct, estimated from the beliefs."""
+        return float(pc.sum(self.items.column("worth"), min_count=0).as_py())
+
+    @property
+    def unlabelled(self) -> int:
+        """How many of them have no label yet."""
+        return int(self.items.column("label").null_count)
 
     def __len__(self) -> int:
         return int(self.items.num_rows)
@@ -60,23 +69,26 @@ class Queue:
         return {
             "order": self.order,
             "eligible": self.eligible,
+            "unlabelled": self.unlabelled,
             "worth": self.worth,
             "items": self.items.to_pylist(),
         }
 
     def __str__(self) -> str:
         if not len(self):
-            return "Nothing to review: no item has a label that a person has not decided."
-        return (
-            f"{len(self):,} of {self.eligible:,} items that could be reviewed, by {self.order}; "
-            f"as the beliefs have it, answers correct {self.worth:.1f} labels"
-        )
+            return "Nothing to review: no item is left whose label a person has not decided."
+        told = f"{len(self):,} of {self.eligible:,} items that could be reviewed, by {self.order}"
+        if self.unlabelled:
+            told += f"; {self.unlabelled:,} without a label"
+        if self.unlabelled < len(self):
+            told += f"; as the beliefs have it, answers correct {self.worth:.1f} labels"
+        return told
 
 
 def queue(context: Context, *, count: int, order: str, where: str | None) -> Queue:
     """The next items to ask a person about.
 
-    Items without a label are left out: any model labels them for less than a person does.
+    Items without a label come first; in a fair draw they have the same chance as all others.
     """
     count = whole_number(count, "count", least=1)
     name = check_order(order)
@@ -86,14 +98,16 @@ def queue(context: Context, *, count: int, order: str, where: str | None) -> Que
         task = partial(_see, context, order, see)
         return context.executor.map(task, context.shards, satisfied)
 
-    cut = find_cut(look, lambda available: min(count, available))
+    cut = find_cut(look, Budget(count=count).evaluations)
     taken = chosen(look, cut, lambda rows, _: rows)
     rows = np.sort(np.concatenate([np.zeros(0, np.int64), *taken]))
-    parts = list(_each_described(context, order, rows, drawn=name == RANDOM))
+    drawn = name == RANDOM
+    parts = list(_each_described(context, order, rows, drawn=drawn))
     found = pa.concat_tables([_schema(context).empty_table(), *(table for table, _ in parts)])
     scores = np.concatenate([np.zeros(0), *(score for _, score in parts)])
-    first = np.lexsort((row_hash(rows), -scores))
-    return Queue(order, cut.available, found.take(pa.array(first)))
+    labelled = found.column("label").is_valid().to_numpy() | drawn
+    by_worth = np.lexsort((row_hash(rows), -scores, labelled))
+    return Queue(order, cut.available, found.take(pa.array(by_worth)))
 
 
 def _see(
@@ -109,12 +123,12 @@ def _see(
 def _blocks(
     context: Context, order: str, shard: RowRange, satisfied: Bits | None
 ) -> Iterator[Block]:
-    """Labelled items of a shard that nobody has answered for."""
+    """Items of a shard that nobody has answered for."""
     _, start, items = shard
     state = state_of(context, *shard)
     now = state.current(0.0)
-    eligible = (now.label != MISSING) & ~state.pinned
-    eligible &= ~context.removed.among(start, items)
+    eligible = ~(state.pinned | context.removed.among(start, items))
+    first = (now.label == MISSING) & (check_order(order) != RANDOM)
     if satisfied is not None:
         eligible &= unpacked(satisfied, items)
     for low in range(0, items, BLOCK):
@@ -125,7 +139,7 @@ def _blocks(
             answer_scores(order, belief=believed, entropy=entropy, rows=rows),
             rows=rows,
             eligible=eligible[part],
-            first=np.zeros(len(rows), dtype=np.bool_),
+            first=first[part],
             codes=now.label[part],
         )
 
@@ -158,18 +172,20 @@ def _described(
     rival, rivals = _rival(label, codes, believed)
     why = np.where(rivals > belief, HELD_BACK, DOUBTFUL).astype(object)
     why[now.proposed[local] != MISSING] = PENDING
+    none = label == MISSING
+    why[none], rival[none] = UNLABELLED, MISSING
     if drawn:
         why[:] = DRAWN
     given = pa.array(rows)
     columns = {
         "id": id_of(context, given, shard.number),
         "row": given,
-        "label": names.take(pa.array(label)),
-        "belief": pa.array(belief),
+        "label": names.take(pa.array(label, mask=none)),
+        "belief": pa.array(belief, mask=none),
         "rival": names.take(pa.array(rival, mask=rival == MISSING)),
         "belief_rival": pa.array(rivals, mask=rival == MISSING),
         "why": pa.array(why, pa.string()),
-        "worth": pa.array(of_answers(becomes)),
+        "worth": pa.array(of_answers(becomes), mask=none),
     }
     scores = answer_scores(order, belief=becomes, entropy=now.entropy[local], rows=rows)
     return pa.table(columns, schema=_schema(context)), scores

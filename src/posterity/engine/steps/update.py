@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from posterity._text import Progress
+from posterity._text import Progress, counted
 from posterity.engine.evaluation.durable_votes import Run, all_runs, tidy
 from posterity.engine.evaluation.evaluate import Evaluation, ask_model
 from posterity.engine.evaluation.plans import Plan, Request, is_labelled, load_plan, save_plan
@@ -14,8 +14,8 @@ from posterity.engine.ledger.commit import attempts, retried
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import publish_labels
 from posterity.engine.ledger.reports import Report
-from posterity.engine.ledger.steps import without_policies
-from posterity.engine.plan.score import failed_rows
+from posterity.engine.ledger.steps import failed_rows, without_policies
+from posterity.engine.ledger.totals import total_of
 from posterity.engine.plan.selection import make_plan
 from posterity.engine.steps.commit_votes import commit_votes
 from posterity.engine.steps.first_votes import Learnt, labelled_plan, learn, reuse_labelled
@@ -33,12 +33,18 @@ DONE = "Nothing to do: this was carried out already (see --more)."
 
 
 def find_plan(
-    context: Context, request: Request, *, more: bool = False, retry: bool = False
+    context: Context,
+    request: Request,
+    *,
+    more: bool = False,
+    retry: bool = False,
+    elsewhere: bool = False,
 ) -> Plan | None:
     """The plan to carry out: an unfinished one of the same request, else a new one.
 
     None if the request was carried out already. Then ``more`` goes on, ``retry`` tries the items
-    its model failed on, and items added since are new work by themselves.
+    its model failed on; items added since, and all without a label, are new work by themselves.
+    ``elsewhere``: votes are made from a plan that was kept, though items may have come since.
     """
     digest = request.digest
     for run in all_runs(context):
@@ -46,6 +52,8 @@ def find_plan(
         if kept is not None:
             cost = context.model(request.model).settings.cost_of(kept.evaluations)
             as_planned = kept.head == context.head and kept.cost == cost
+            if kept.items != context.rows and not Run(context, run).is_begun:
+                as_planned &= elsewhere and kept.evaluations > 0
             if as_planned or Run(context, run).is_spent:
                 return kept
     done = [
@@ -55,12 +63,14 @@ def find_plan(
     ]
     if not done or more:
         return make_plan(context, request)
-    failed = failed_rows(context, request.model)
+    failed = failed_rows(context.headers, request.model)
     if retry and failed:
         return make_plan(context, request, only=failed)
-    if done[-1].items < context.rows:
-        return make_plan(context, request, since=done[-1].items)
-    return None
+    added = done[-1].items < context.rows
+    if not added and not total_of(context).unlabelled(context):
+        return None
+    plan = make_plan(context, request, since=done[-1].items)
+    return plan if added or plan.eligible else None
 
 
 def plan_update(context: Context, request: Request, *, more: bool = False) -> Plan:
@@ -122,13 +132,32 @@ def update(
     def attempt(now: Context) -> Report:
         if plan_id is not None:
             return _carry_out_kept(now, request, plan_id, votes, rebase=rebase)
-        plan = find_plan(now, request, more=more, retry=votes.how.retry_errors)
+        retry, elsewhere = votes.how.retry_errors, votes.file is not None
+        plan = find_plan(now, request, more=more, retry=retry, elsewhere=elsewhere)
         if plan is None:
             _finish(now)
             return Report.nothing(request.model, DONE)
-        return carry_out(now, plan, votes, rebase=rebase)
+        report = carry_out(now, plan, votes, rebase=rebase)
+        if report.step is None or plan.items == now.rows:
+            return report
+        # Planned before, perhaps cut short: items that came since are not in it.
+        return _take_up_added(now.again(), request, votes, report, rebase=rebase)
 
     return _after(learnt, retried(context, attempt, lost=Superseded))
+
+
+def _take_up_added(
+    context: Context, request: Request, votes: Votes, done: Report, *, rebase: bool
+) -> Report:
+    """What came since a plan was made, when it has been carried out."""
+    plan = find_plan(context, request, elsewhere=votes.file is not None)
+    if plan is None:
+        return done
+    report = carry_out(context, plan, votes, rebase=rebase)
+    if report.step is None:
+        return done
+    before = f"step {done.step} carried out a plan from before these items came, with "
+    return report.with_notes(before + counted(done.evaluations, "vote"))
 
 
 def _after(learnt: Learnt, report: Report) -> Report:
@@ -170,6 +199,9 @@ def carry_out(context: Context, plan: Plan, evaluate: Evaluate, *, rebase: bool 
     except PosterityError:
         run.give_up()
         raise
+    if plan.again and file is not None and not run.is_spent:
+        run.drop()
+        return Report.nothing(plan.request.model, DONE, str(file))
     # Evaluation may take days: items may have been removed, tables compacted, steps made.
     for now in attempts(context.again()):
         made = step_of(now, plan.id)
@@ -196,12 +228,18 @@ def _keep_plan(context: Context, plan: Plan) -> None:
 
 
 def _why_nothing(plan: Plan) -> str:
+    waiting = ""
+    if plan.unlabelled:
+        waiting = (
+            f" {counted(plan.unlabelled, 'item', 'have')} no label yet; a budget of 0% gives them "
+            "one, and looks at no other item."
+        )
     if plan.spending is None or not plan.eligible:
-        return "Nothing to do: no item is eligible within the budget."
+        return f"Nothing to do: no item is eligible within the budget.{waiting}"
     left, unit = plan.spending["left"], plan.spending["unit"]
     if left is not None and left < unit:
         told = f"only {left:,.10g} is left, and one costs {unit:g}" if left else "nothing is left"
-        return f"Nothing to do: of the budget {plan.request.budget} {told}."
+        return f"Nothing to do: of the budget {plan.request.budget} {told}.{waiting}"
     return (
         f"Nothing to do: no evaluation of {plan.request.model} is worth its price now "
         f"({plan.request.budget})."

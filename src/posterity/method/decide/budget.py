@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
@@ -71,17 +71,23 @@ class Budget:
             return cls(fraction=float(amount))
         raise InvalidParameter.of("budget", _ALLOWED, given)
 
-    def evaluations(self, eligible: int) -> int:
+    def evaluations(self, eligible: int, unlabelled: int = 0) -> int:
         """B = floor(f·N + ½) for a fraction f of N eligible items; never more than N.
+
+        ``unlabelled``: items without a label, which come first. All of them come on top of a
+        fraction, which is one of the other items; a count limits both together.
 
         >>> Budget.of("29%").evaluations(50)    # 14.5 rounds up, although 0.29 * 50 < 14.5
         15
+        >>> Budget.of("10%").evaluations(50, 20), Budget.of(15).evaluations(50, 20)
+        (25, 15)
         """
         if self.fraction is not None:
             # f as the decimal its user wrote, not as the nearest binary number.
             written = Fraction(repr(self.fraction))
-            return min(eligible, math.floor(written * eligible + Fraction(1, 2)))
-        return min(eligible, self.count or 0)
+            share = math.floor(written * eligible + Fraction(1, 2))
+            return unlabelled + min(eligible, share)
+        return min(unlabelled + eligible, self.count or 0)
 
     def share(self, items: int) -> float:
         """The budget as a fraction of ``items``."""
@@ -273,8 +279,11 @@ class Account:
         kept = {name: getattr(self, name) for name in ("left", "steps", "unit", "later")}
         return kept | {"outlook": None if self.now is None else self.now.gains.tolist()}
 
-    def evaluations(self, eligible: int) -> int:
+    def evaluations(self, eligible: int, unlabelled: int = 0) -> int:
         """How many of the eligible items the step should look at.
+
+        Those without a label come first, as far as what is left pays for them; what they leave is
+        for the others.
 
         What is left is given to the best evaluations first, in this step and in those to come,
         which are expected to be like this one and like those so far, in equal parts; but every
@@ -282,7 +291,11 @@ class Account:
         about one step, and rehearsed on few items.
         """
         if self.now is None:
-            return eligible
+            return eligible + unlabelled
+        if unlabelled:
+            first = min(unlabelled, self._affordable)
+            left = None if self.left is None else max(0.0, self.left - first * self.unit)
+            return int(first) + replace(self, left=left).evaluations(eligible)
         widths = np.diff(SHARES) * eligible
         brings = self.now.slopes
         worth = brings > 0 if self.price is None else brings * self.price >= self.unit
@@ -303,6 +316,13 @@ class Account:
         spent = min(max(spent, even * LEAST), even * MOST)
         if self.price is not None:
             spent = min(spent, float(widths[worth].sum()) * self.unit)
-        affordable = math.floor(min(eligible, self.left / self.unit + SLACK))
         # One at least, or a small budget for many steps would never begin.
-        return max(0, min(eligible, affordable, max(round(spent / self.unit), spent > 0)))
+        wanted = max(round(spent / self.unit), spent > 0)
+        return max(0, int(min(eligible, self._affordable, wanted)))
+
+    @property
+    def _affordable(self) -> float:
+        """How many evaluations what is left pays for."""
+        if self.left is None or not self.unit:
+            return math.inf
+        return math.floor(min(LARGEST, self.left / self.unit + SLACK))

@@ -1,6 +1,6 @@
 """Top k: exactly B of N items block by block: what is kept between passes does not grow with N.
 
-    cut = find_cut(blocks, lambda available: B)        one pass, more only where ties are many
+    cut = find_cut(blocks, lambda others, first: B)    one pass, more only where ties are many
     for told in chosen(blocks, cut, tell): …           one pass
 
 Blocks may be on other machines: what is looked for goes to them, and what is seen comes back.
@@ -33,6 +33,8 @@ LOWEST, HIGHEST = np.uint64(0), np.uint64(2**64 - 1)
 WIDTHS = (22, 22, 21, 22, 22, 20)
 """Bits of each digit of a composite key: one bit and a key of 64, then a second key of 64."""
 
+FIRST = 1 << (WIDTHS[0] - 1)
+"""Below this is the first digit of items without any vote."""
 GROUP = 2**10
 FEW = 2**18
 """Digits that are kept as they are, since counts of all values would take more."""
@@ -128,6 +130,12 @@ class DigitCounts:
         self._waiting, self._held = [], 0
         return self._counts
 
+    def below(self, value: int) -> int:
+        """How many have a lower value."""
+        if self._counts is None and self._sent is None:
+            return sum(int((digits < value).sum()) for digits in self._waiting)
+        return int(self.counts[:value].sum())
+
     def reach(self, count: int) -> tuple[int, int, int]:
         """The value at which so many are reached; how many have a lower one, and it itself."""
         if self._counts is None and self._sent is None:
@@ -155,13 +163,15 @@ class Cut:
     """How many of the keys that have the digits are among the lowest."""
     held: int
     """How many have them."""
+    first: int = 0
+    """Keys of items without any vote, among all."""
     digits: dict[int, int] = field(default_factory=dict)
     """The value of each digit that was looked at, by its level."""
 
     @classmethod
-    def whole(cls, available: int, count: int) -> Cut:
+    def whole(cls, available: int, count: int, first: int = 0) -> Cut:
         """Before any digit is known."""
-        return cls(available, min(count, available), available)
+        return cls(available, min(count, available), available, first)
 
     def narrowed(self, tally: DigitCounts) -> Cut:
         """With one more digit, counted among the keys that have the others.
@@ -169,11 +179,11 @@ class Cut:
         >>> tally = DigitCounts(0)
         >>> tally.add(np.array([5, 1, 9, 5, 5]))
         >>> Cut.whole(5, 3).narrowed(tally)
-        Cut(available=5, left=2, held=3, digits={0: 5})
+        Cut(available=5, left=2, held=3, first=0, digits={0: 5})
         """
         reached, below, held = tally.reach(self.left)
         digits = {**self.digits, tally.level: reached}
-        return Cut(self.available, self.left - below, held, digits)
+        return Cut(self.available, self.left - below, held, self.first, digits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,13 +251,14 @@ def _counted(blocks: Blocks, cut: Cut, level: int) -> DigitCounts:
     return tally
 
 
-def find_cut(blocks: Blocks, evaluations: Callable[[int], int], *, cap: int = CAP) -> Cut:
-    """Where the choice ends, given how many to choose when so many are available.
+def find_cut(blocks: Blocks, evaluations: Callable[[int, int], int], *, cap: int = CAP) -> Cut:
+    """Where the choice ends, given how many to choose when so many have votes, and so many none.
 
     One pass finds a cut with few enough candidates at it, unless many have nearly the same score.
     """
     tally = _counted(blocks, Cut.whole(0, 0), 0)
-    cut = Cut.whole(tally.total, evaluations(tally.total))
+    first = tally.below(FIRST)
+    cut = Cut.whole(tally.total, evaluations(tally.total - first, first), first)
     if cut.left == cut.held or not cut.left:
         return cut
     cut = cut.narrowed(tally)

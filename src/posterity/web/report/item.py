@@ -113,6 +113,6 @@ def _choices(context: Context, asked: Queue) -> dict[int, list[dict[str, Any]]]:
     for row in queries.beliefs(context, asked.items.column("id"), top=CHOICES).to_pylist():
         believed = dict(zip(row["classes"], row["beliefs"], strict=True))
         label = labels[row["row"]]
-        names = list(dict.fromkeys([label, *believed]))[:CHOICES]
+        names = list(dict.fromkeys([*([] if label is None else [label]), *believed]))[:CHOICES]
         found[row["row"]] = [{"class": str(name), "belief": believed.get(name)} for name in names]
     return found

@@ -25,10 +25,12 @@ def _store(view: dict[str, Any]) -> list[str]:
     parts = [
         f"# {cell(view['store'])}",
         "",
-        f"{number(status['items'])} items in {number(status['classes'])} classes; expected "
-        f"accuracy **{estimate(status['expected_accuracy'], 'share')}**. In {len(told['steps'])} "
-        f"steps {number(told['spent'])} evaluations fixed about **{number(told['fixed'])}** labels "
-        f"and broke **{number(told['broke'])}**, as far as can be told without truth.",
+        f"{number(status['items'])} items in {number(status['classes'])} classes"
+        + (f", {number(status['unlabelled'])} without a label" if status["unlabelled"] else "")
+        + f"; expected accuracy **{estimate(status['expected_accuracy'], 'share')}**. "
+        f"In {len(told['steps'])} steps {number(told['spent'])} evaluations fixed about "
+        f"**{number(told['fixed'])}** labels and broke **{number(told['broke'])}**, as far as can "
+        "be told without truth.",
         *_warnings(told["warnings"]),
         "",
         "## Steps",
