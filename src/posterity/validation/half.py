@@ -15,7 +15,7 @@ from posterity.method.data.arrays import Codes, Floats, Mask, Rows
 from posterity.method.data.votes import MISSING, SoftVotes, VoteTable
 from posterity.method.decide.balance import TINY, FlipMargins
 from posterity.method.decide.rules import Balanced, Evidence, MaxBelief, Rule, traits
-from posterity.method.decide.selectors import ByVotes
+from posterity.method.decide.selectors import ByVotes, row_hash
 from posterity.method.step import Decision, Labels, Shard, update
 from posterity.validation.outcome import RehearsedStep
 
@@ -32,6 +32,8 @@ class Half:
         """Which items each model has voted on."""
         self.cast = VoteTable.only(np.full((len(self.own), 0), MISSING, dtype=np.int32))
         """The votes, those of the step at hand included; kept for dependent beliefs."""
+        self.answered = np.zeros(len(self.own), dtype=np.bool_)
+        """Items people have answered for: their labels are right, and cannot change."""
         self.best = np.full(len(self.own), MISSING, dtype=np.int32)
         self.belief_best = np.zeros(len(self.own))
 
@@ -42,8 +44,28 @@ class Half:
 
     def eligible(self, votes: Codes, model: int) -> Mask:
         """Which items the model could vote on."""
-        may: Mask = votes[self.own] != MISSING
+        may: Mask = (votes[self.own] != MISSING) & ~self.answered
         return may & ~self.voted[model] if model in self.voted else may
+
+    @property
+    def changeable(self) -> Mask:
+        """Which items have a label that can change."""
+        has: Mask = self.labels.label != MISSING
+        return has & ~self.answered
+
+    def answer(self, believed: Floats, picked: Mask) -> None:
+        """People answer for as many items as in a store, among labels that are believed alike.
+
+        ``believed``: labels of the store, and which were ``picked``. Whatever they were picked by,
+        labels of the same rank in what is believed are picked as often here.
+        """
+        labels, at = self.labels, np.flatnonzero(self.changeable)
+        waits = labels.proposed[at] != MISSING
+        own = np.where(waits, labels.belief_proposed[at], labels.belief[at])
+        rows = at[_by_rank(own)[picked_alike(picked[_by_rank(believed)], len(at))]]
+        labels.label[rows], labels.belief[rows] = self.truth[rows], 1.0
+        labels.proposed[rows] = MISSING
+        self.answered[rows] = True
 
     def worth(
         self, known: Dependence, step: RehearsedStep, places: Rows | None = None
@@ -61,7 +83,7 @@ class Half:
 
     def again(self, known: Dependence) -> Standing:
         """Where its items stand with all their votes."""
-        rows = np.flatnonzero(self.labels.label != MISSING)
+        rows = np.flatnonzero(self.changeable)
         label, votes = self.labels.label[rows], self.shard.dependent.table[rows]
         believed = known.believe(votes, range(votes.hard.shape[1]), label, asked=label[:, None])
         support = (votes.hard == believed.best[:, None]).sum(axis=1, dtype=np.int32)
@@ -97,6 +119,25 @@ class Half:
         self.voted.setdefault(model, np.zeros(len(self.own), dtype=np.bool_))[rows] = True
         new, truth = votes[self.own[rows]], self.truth[rows]
         return update(self.shard, rows, new, known, truth=truth, model=model)
+
+
+def picked_alike(picked: Mask, items: int) -> Mask:
+    """Which of some items, in the order of others, are picked, if as many are in every part.
+
+    >>> picked_alike(np.array([True, True, False, False, False, True]), 3).tolist()
+    [True, False, True]
+    """
+    passed = np.concatenate([[0], np.cumsum(picked)])
+    ends = np.linspace(0, len(picked), items + 1)
+    counts = np.interp(ends, np.arange(len(passed)), passed) * items / max(1, len(picked))
+    # Halves that are not quite halves would be rounded to one side and to the other.
+    alike: Mask = np.diff(np.floor(counts.round(9) + 0.5)) > 0
+    return alike
+
+
+def _by_rank(believed: Floats) -> Rows:
+    """The least believed first; ties by a hash, which has nothing to do with what is right."""
+    return np.lexsort((row_hash(np.arange(len(believed))), believed))
 
 
 class Standing(NamedTuple):

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from posterity.method.beliefs.dependent import Dependence
-from posterity.method.data.arrays import Codes
+from posterity.method.data.arrays import Codes, Floats
 from posterity.method.data.votes import MISSING, SoftVotes
 from posterity.method.decide.balance import RatioOutcome
 from posterity.method.decide.budget import Budget
 from posterity.method.decide.rules import Rule
 from posterity.method.decide.selectors import Selector
 from posterity.method.metrics import Flips
-from posterity.method.step import Decision, Labels
+from posterity.method.step import Decision
 from posterity.validation import expectation, shift
 from posterity.validation.cross_fits import Fits
 from posterity.validation.expectation import Checked, Estimate, Sums, forecast
@@ -69,6 +69,8 @@ class Rehearsed:
     """What other cost ratios would do with the same votes."""
     labels: int = 0
     """How many of the items had a label before that could change."""
+    answered: int = 0
+    """How many have the right label, as those people have answered for in the store."""
 
     def to_dict(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -89,10 +91,15 @@ class Rehearsed:
             dispersion=self.dispersion,
         )
 
+    @property
+    def _reviewed(self) -> str:
+        """That some of them count as answered for."""
+        return f" ({self.answered:,} taken as reviewed)" if self.answered else ""
+
     def __str__(self) -> str:
         return (
-            f"on {self.items:,} labelled items the same would fix {self.fixed} and break "
-            f"{self.broken}: accuracy {100 * self.accuracy_before:.1f} % → "
+            f"on {self.items:,} labelled items{self._reviewed} the same would fix {self.fixed} and "
+            f"break {self.broken}: accuracy {100 * self.accuracy_before:.1f} % → "
             f"{100 * self.accuracy_after:.1f} %"
             + (f"; cost ratio {self.ratio:g}, chosen on them" if self.ratio else "")
         )
@@ -148,26 +155,27 @@ class StepHalf:
     @classmethod
     def of(
         cls,
-        labels: Labels,
+        label: Codes,
+        believed: Floats,
         truth: Codes,
         decisions: Sequence[Decision],
         flips: Flips,
         seen: Seen,
         drift: float,
     ) -> StepHalf:
-        """From labels after a step, what it did, and what its votes looked like.
+        """From labels after a step that can change, what it did, and what its votes looked like.
 
         ``drift``: how much more the labels are believed by the step's fit than they were.
         """
-        has = labels.label != MISSING
-        right, belief = (labels.label == truth)[has], labels.belief[has]
+        has = label != MISSING
+        right, belief = (label == truth)[has], believed[has]
         fixing, breaking = Checked(), Checked()
         for made in decisions:
             changed, true = made.flipped, truth[made.rows]
             fixing += Checked.of((made.after == true)[changed], made.belief_after[changed])
             breaking += Checked.of((made.before == true)[changed], made.belief_before[changed])
         return cls(
-            Checked.of(right, belief, labels.label[has]).drifted(drift),
+            Checked.of(right, belief, label[has]).drifted(drift),
             fixing,
             breaking,
             flips,

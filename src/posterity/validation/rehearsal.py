@@ -80,7 +80,7 @@ class Rehearsal:
     @property
     def changeable(self) -> int:
         """How many have a label that can change."""
-        return self._items - self.unlabelled
+        return sum(int(half.changeable.sum()) for half in self._halves)
 
     @property
     def right(self) -> Mask:
@@ -134,8 +134,9 @@ class Rehearsal:
             right_after.append(int((labels.label == truth).sum()))
             if isinstance(by, Dependence):
                 seen = Seen.of(before[rows], believed[rows], cast[half.own[rows]], by.classes)
-                drift = half.shard.dependent.drift(by, labels.label, labels.belief)
-                done.append(StepHalf.of(labels, truth, made, flips, seen, drift))
+                left = np.where(half.changeable, labels.label, MISSING)
+                drift = half.shard.dependent.drift(by, left, labels.belief)
+                done.append(StepHalf.of(left, labels.belief, truth, made, flips, seen, drift))
         self.number += 1
         trust = None
         if done:
@@ -153,6 +154,7 @@ class Rehearsal:
             ratio=step.rule.ratio if isinstance(step.rule, (AtMost, Balanced)) else None,
             choices=() if margins is None else tuple(margins.outcomes(balance.SHOWN)),
             labels=changeable,
+            answered=sum(int(half.answered.sum()) for half in self._halves),
         )
 
     def _accuracy(self, right: Sequence[int], *, dependent: bool) -> float:
@@ -222,6 +224,11 @@ class Rehearsal:
             places.append((np.arange(len(order)) + 0.5) / max(1, len(order)))
             gains.append((right[1].astype(np.float64) - right[0])[order])
         return Outlook.of(np.concatenate(places), np.concatenate(gains))
+
+    def answer(self, believed: Floats, picked: Mask) -> None:
+        """A review, as a store had it: see ``Half.answer``."""
+        for half in self._halves:
+            half.answer(believed, picked)
 
     def settle(self) -> None:
         """Make all pending flips."""

@@ -6,10 +6,10 @@ steps so far as if they were stored. Nothing of that is kept on disk but what a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -19,10 +19,16 @@ from posterity.engine.labelled.labelled_votes import (
     labelled_of,
     temperatures_of,
 )
-from posterity.engine.labelled.sample import Sample, VotesOf
+from posterity.engine.labelled.sample import Answered, Sample, VotesOf, answered
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Fit
-from posterity.engine.ledger.steps import SETTLE, live_voteless, without_policies
+from posterity.engine.ledger.steps import (
+    REDECIDE,
+    REVIEW,
+    SETTLE,
+    live_voteless,
+    without_policies,
+)
 from posterity.errors import InvalidParameter, StoreError
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.dependent import Dependence
@@ -85,23 +91,28 @@ class Walked:
         else:
             estimator = context.description.confusion
             fits = Confusions.of(labelled.votes, labelled.truth, len(prior), estimator)
-        walked = cls(models, labelled, fits, rehearsal)
+        walked, answers = cls(models, labelled, fits, rehearsal), answered(context)
         for number, header in enumerate(live):
-            walked._between(context, number)
+            walked._between(context, number, answers)
             selector, rule = parse_selector(header.selector or ""), context.rule(header.rule or "")
             made = walked.step(header.voter, selector, rule, header.coverage)
             walked.shares.append(made.evaluations / made.items)
-        walked._between(context, len(live))
+        walked._between(context, len(live), answers)
         return walked
 
-    def _between(self, context: Context, number: int) -> None:
+    def _between(self, context: Context, number: int, answers: Mapping[int, Answered]) -> None:
         """What steps without votes did after so many updates."""
-        if not isinstance(self.fits, Fits):
-            return  # with plain beliefs pending flips are made by the next step, or at the end
-        for place, header in live_voteless(context.headers):
-            if place == number and header.kind == SETTLE:
+        for place, header in live_voteless(context.headers, (SETTLE, REDECIDE, REVIEW)):
+            if place != number:
+                continue
+            if header.kind == REVIEW:
+                given = answers[header.step]
+                self.rehearsal.answer(given.believed, given.picked)
+            elif not isinstance(self.fits, Fits):
+                continue  # with plain beliefs pending flips are made by the next step, or at the end
+            elif header.kind == SETTLE:
                 self.rehearsal.settle()
-            elif place == number:
+            else:
                 self.rehearsal.redecide(self.fits, context.rule(header.rule or ""))
 
     def step(
@@ -236,10 +247,14 @@ class Prepared:
         if self.dependent:
             return self.rehearse(selector, rule, coverage, last=True)
         self.refuse_promise(rule)
-        walked = Walked.of(self._context, self.models, self.base.prior, dependent=False)
-        if walked is None:
+        if self._plain is None:
             return None
-        return walked.step(self.arriving, selector, rule, coverage, last=True)
+        return self._plain.copy().step(self.arriving, selector, rule, coverage, last=True)
+
+    @cached_property
+    def _plain(self) -> Walked | None:
+        """The labelled items after the steps so far, where beliefs are plain."""
+        return Walked.of(self._context, self.models, self.base.prior, dependent=False)
 
     def rehearse(
         self,

@@ -14,7 +14,7 @@ import numpy as np
 
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.fits import Fit
-from posterity.engine.ledger.history import ShardHistory
+from posterity.engine.ledger.history import Current, ShardHistory
 from posterity.engine.ledger.steps import Header
 from posterity.method.data.arrays import Codes, Floats, Mask, Rows, evenly
 from posterity.method.data.votes import MISSING, ModelVotes, VoteTable
@@ -46,16 +46,8 @@ class Sample:
         cls, context: Context, live: Sequence[Header], arriving: str, new: VotesOf | None = None
     ) -> Sample:
         """Of a store now; ``new``: the votes of a step that is about to be made."""
-        every = evenly(context.rows)
-        wanted = []
-        for shard in context.shards:
-            _, start, items = shard
-            rows = every[slice(*np.searchsorted(every, [start, start + items]))]
-            rows = rows[~context.removed[rows]]
-            if len(rows):
-                wanted.append((shard, rows))
         drawn = partial(_drawn, context, live, arriving, new)
-        parts = list(context.executor.map(drawn, wanted))
+        parts = list(context.executor.map(drawn, _wanted(context)))
         models = [*(header.voter for header in live), *([arriving] if new else [])]
         columns = [
             ModelVotes.joined([votes[at] for votes, *_ in parts]) for at in range(len(models))
@@ -81,6 +73,50 @@ class Sample:
         return float(changes.sum() / (has | self.fresh & ~self.pinned).sum())
 
 
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """The labels people could have been asked about in a review, of some items of the store."""
+
+    believed: Floats
+    """The beliefs in them before; where a flip was pending, in what it would make of the label."""
+    picked: Mask
+    """Which the review has answers for."""
+
+
+def answered(context: Context) -> dict[int, Answered]:
+    """Each review that counts, by its step."""
+    reviews = [header.step for header in context.live_reviews]
+    if not reviews:
+        return {}
+    parts = list(context.executor.map(partial(_answered, context, reviews), _wanted(context)))
+    return {
+        step: Answered(*(np.concatenate(arrays) for arrays in zip(*own, strict=True)))
+        for step, *own in zip(reviews, *parts, strict=True)
+    }
+
+
+def _answered(
+    context: Context, reviews: Sequence[int], wanted: tuple[RowRange, Rows]
+) -> list[tuple[Floats, Mask]]:
+    """The same of the sampled items of one shard."""
+    shard, given = wanted
+    rows, history = given - shard.start, ShardHistory.read(context.ledger, *shard)
+    now, free = Current.nothing(shard.items, 0.0), np.ones(len(rows), dtype=np.bool_)
+    found = []
+    for step in sorted({*history.steps, *reviews}):
+        written = history.steps.get(step)
+        if step in reviews:
+            picked = np.isin(rows, rows[:0] if written is None else written.rows)
+            could = free & (now.label[rows] != MISSING)
+            waits = now.proposed[rows] != MISSING
+            believed = np.where(waits, now.belief_proposed[rows], now.belief[rows])
+            found.append((believed[could].astype(np.float64), picked[could]))
+            free &= ~picked
+        if written is not None:
+            now.follow(step, written)
+    return found
+
+
 def _among(wanted: Rows, rows: Rows, cast: ModelVotes) -> tuple[Mask, ModelVotes]:
     """The votes on some rows, missing where there is none."""
     if not len(rows):
@@ -88,6 +124,17 @@ def _among(wanted: Rows, rows: Rows, cast: ModelVotes) -> tuple[Mask, ModelVotes
     at = np.searchsorted(rows, wanted).clip(max=len(rows) - 1)
     has = rows[at] == wanted
     return has, cast[at].where(has)
+
+
+def _wanted(context: Context) -> list[tuple[RowRange, Rows]]:
+    """The rows that are looked at, shard by shard."""
+    every, wanted = evenly(context.rows), []
+    for shard in context.shards:
+        rows = every[shard.within(every)]
+        rows = rows[~context.removed[rows]]
+        if len(rows):
+            wanted.append((shard, rows))
+    return wanted
 
 
 def _drawn(

@@ -180,7 +180,9 @@ def without_policies(headers: Sequence[Header]) -> list[Header]:
     return [one for one in headers if one.step not in policies and one.reverts not in policies]
 
 
-def live_voteless(headers: Sequence[Header]) -> list[tuple[int, Header]]:
+def live_voteless(
+    headers: Sequence[Header], kinds: Sequence[str] = (SETTLE, REDECIDE)
+) -> list[tuple[int, Header]]:
     """The settles and redecides that count, each after how many updates whose votes count.
 
     >>> steps = [Header(0, UPDATE, "a"), Header(1, SETTLE, "b"), Header(2, UPDATE, "c")]
@@ -190,7 +192,7 @@ def live_voteless(headers: Sequence[Header]) -> list[tuple[int, Header]]:
     []
     """
     live = [header.step for header in live_updates(headers)]
-    found = [*_live(headers, SETTLE), *_live(headers, REDECIDE)]
+    found = [header for kind in kinds for header in _live(headers, kind)]
     return [
         (sum(step < header.step for step in live), header)
         for header in sorted(found, key=lambda header: header.step)
