@@ -37,7 +37,18 @@ _fit.value(_few, [0, 1], _truth, model=1, ratio=1)
 _fit.contest(_few, [0, 1])
 fit.weigh_patterns([(_fit, _few, _truth)], [0, 1])
 
-OPERATIONS = ("add", "update", "votes", "revert", "settle", "redecide", "tune", "review", "compact")
+OPERATIONS = (
+    "add",
+    "update",
+    "votes",
+    "truth",
+    "revert",
+    "settle",
+    "redecide",
+    "tune",
+    "review",
+    "compact",
+)
 
 
 def prepared(path: Path, operation: str) -> World:
@@ -49,6 +60,7 @@ def prepared(path: Path, operation: str) -> World:
     if operation in (
         "update",
         "votes",
+        "truth",
         "settle",
         "redecide",
         "tune",
@@ -88,6 +100,10 @@ def perform(path: str, operation: str, log: str, pause: float = 0.0) -> None:
     elif operation == "votes":
         store.register(Model("new", labelled=world.labelled_table("new")))
         store.update("new", votes=world.votes_table("new").slice(10, 45))
+    elif operation == "truth":
+        ids = [f"item-{number}" for number in range(0, 60, 4)]
+        known = {"id": ids, "truth": world.truth[::4]}
+        store.register(Model("old 2", labelled=known, predict=world.model("old").predict))
     elif operation == "add first":
         store.add(world.table())
     elif operation == "remove":

@@ -269,7 +269,7 @@ def test_a_labelled_prior_needs_labelled_items(tmp_path: Path, world: World) -> 
     assert store.log() == []
     ids = pa.table({"id": ["item-1", "item-2"], "truth": ["cat", "owl"]})
     store.update(Model("n", labelled=ids, predict=world.model("old").predict))
-    assert store.log()[0].fit["prior"] == pytest.approx([1 / 3, 1 / 6, 1 / 6, 1 / 3])
+    assert store.log()[-1].fit["prior"] == pytest.approx([1 / 3, 1 / 6, 1 / 6, 1 / 3])
     assert store.check() == []
 
 

@@ -76,7 +76,8 @@ def truth_of(world: World, rows: list[int], **more: Any) -> pa.Table:
 
 
 def by_id(world: World, rows: list[int], name: str, predict: Any = None) -> Model:
-    return Model(name, labelled=truth_of(world, rows), predict=predict)
+    """A model with the truth of stored items; what becomes of labels is in `test_truths`."""
+    return Model(name, labelled=truth_of(world, rows), predict=predict, keep_labels=True)
 
 
 def ask(world: World, name: str, asked: list[int]) -> Any:
@@ -302,7 +303,8 @@ def test_votes_from_two_files_one_after_the_other(
 ) -> None:
     """What goes out as a plan comes back as votes: labelled items first, then the planned ones."""
     write_table(truth_of(world, KNOWN), tmp_path / "truth.csv")
-    run(capsys, "model", store.path, "new", "--labelled", tmp_path / "truth.csv")
+    given = ("--labelled", tmp_path / "truth.csv", "--keep-labels")
+    run(capsys, "model", store.path, "new", *given)
     everything = world.votes_table("new")
     seen: list[str] = []
     for step in (None, 1):
@@ -366,7 +368,7 @@ def test_removed_labelled_items_are_left_out(store: Store, world: World) -> None
 
 def test_labelled_ids_nobody_knows_are_named(store: Store, world: World) -> None:
     some = pa.concat_tables([truth_of(world, KNOWN), pa.table({"id": ["x1"], "truth": ["cat"]})])
-    done = store.register(Model("new", labelled=some))
+    done = store.register(Model("new", labelled=some, keep_labels=True))
     assert done.pending == len(KNOWN)
     assert done.warning == "1 labelled ids are not in the store, such as 'x1'"
     assert str(done).endswith(f"\nwarning: {done.warning}")
@@ -393,6 +395,7 @@ def test_integer_ids_keep_their_type(tmp_path: Path) -> None:
         "m",
         labelled=tmp_path / "truth.csv",
         predict=lambda batch: [number > 4 for number in batch["id"].to_pylist()],
+        keep_labels=True,
     )
     assert store.plan(registered(store, model)).rows.tolist() == [1, 3, 7]
     report = store.update(model)
@@ -891,7 +894,7 @@ def test_numbers_in_a_csv_are_texts_where_ids_are(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "store", classes=["cat", "dog"])
     votes = {"id": ["17", "18", "x"], "pred": ["cat", "dog", "dog"]}
     (tmp_path / "truth.csv").write_text("id,truth\n17,cat\n18,cat\n")
-    known = Model("old", labelled=tmp_path / "truth.csv")
+    known = Model("old", labelled=tmp_path / "truth.csv", keep_labels=True)
     done = store.import_predictions(votes, {"pred": known})
     assert done.registrations[0]["labelled"] == 2
     (tmp_path / "votes.csv").write_text("id,vote\n18,cat\n")
@@ -906,7 +909,7 @@ def test_more_items_with_the_same_truth(tmp_path: Path) -> None:
     for ids in (["a", "b", "c"], ["d", "e", "f"]):
         votes = {"id": ids, "pred": ["cat", "dog", "dog"]}
         store.import_predictions(votes, {"pred": Model("old", labelled=truth)})
-    assert store.status()["step"] == 1
+    assert [header.kind for header in store.log()] == ["update", "review", "update"]
     assert store.labels()["label"].null_count == 0
     assert store.check() == []
 
@@ -915,9 +918,8 @@ def test_soft_votes_on_labelled_items_stay_soft(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "store", classes=["cat", "dog"])
     ids = [f"i{number}" for number in range(12)]
     truth = {"id": ids[:6], "truth": ["cat", "dog"] * 3}
-    store.import_predictions(
-        {"id": ids, "pred": ["cat", "dog"] * 6}, {"pred": Model("old", labelled=truth)}
-    )
+    old = Model("old", labelled=truth, keep_labels=True)
+    store.import_predictions({"id": ids, "pred": ["cat", "dog"] * 6}, {"pred": old})
     soft = Model("soft", predict=lambda batch: np.tile([0.7, 0.3], (batch.num_rows, 1)), soft=2)
     assert store.update(soft, budget="100%").evaluations == 12
     ledger = DeltaTable(f"{store.path}/ledger").to_pyarrow_table().to_pylist()

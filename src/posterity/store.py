@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from posterity._text import Progress
+from posterity._text import Progress, lines
 from posterity.engine.evaluation.plans import Plan, Request
 from posterity.engine.executors import Executor
 from posterity.engine.ledger.context import Context
@@ -159,14 +160,20 @@ class Store(StoreReader):
         return count
 
     def register(self, model: Model) -> Registration:
-        """Make a model known by how it errs on labelled data; says how well that is founded."""
+        """Make a model known by how it errs on labelled data; says how well that is founded.
+
+        The truth of stored items becomes their label, by a step of its own, and no vote is bought
+        for them any more; ``keep_labels`` of the model declines that.
+        """
         from posterity.engine.evaluation import consent
         from posterity.engine.labelled.register import register, registered
+        from posterity.engine.steps.review import give_truths
 
         context = self._context()
         found = register(context, model)
         consent.allow_own(context, model)
-        return registered(context, model.name) if found is None else found
+        known = registered(context, model.name) if found is None else found
+        return replace(known, labels=str(give_truths(context, model) or ""))
 
     def plan(
         self,
@@ -257,10 +264,13 @@ class Store(StoreReader):
         if isinstance(model, Model):
             if model.describes or model.name not in context.models:
                 from posterity.engine.labelled.register import register
+                from posterity.engine.steps.review import give_truths
 
                 registration = register(context, model)
                 warning = registration.warning if registration is not None else ""
-                note = f"warning: {warning}" if warning else ""
+                truths = str(give_truths(context, model) or "")
+                note = lines((truths, f"warning: {warning}" if warning else ""))
+                context = context.again() if truths else context
             consent.allow_own(context, model)
         context.model(request.model)
         asked = Votes(

@@ -65,7 +65,7 @@ STAGES = (
     "before",
     "count_of_shard",
     "count_left",
-    "count_of",
+    "count_undecided",
     "Fold",
     "write",
 )

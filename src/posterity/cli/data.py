@@ -42,6 +42,12 @@ _model_options = with_options(
         "--match", help="Weigh it to have this column's values as often as the stored items do."
     ),
     click.option(
+        "--keep-labels",
+        is_flag=True,
+        help="With truth by id: leave the labels of these items as they are. [default: the truth"
+        " becomes their label]",
+    ),
+    click.option(
         "--confusion-matrix",
         "confusion",
         metavar="FILE",

@@ -105,7 +105,11 @@ def _what(header: Header) -> str:
     if header.reverts is not None:
         return f"reverts {header.reverts}"
     if header.kind == REVIEW:
-        return counted(header.answers, "answer")
+        return (
+            f"truth with {header.model}"
+            if header.gives_truth
+            else counted(header.answers, "answer")
+        )
     without_model = {REDECIDE: "all labels", SETTLE: "pending flips", TUNE: "later steps"}
     return header.model or without_model.get(header.kind, "")
 

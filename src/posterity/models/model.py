@@ -69,6 +69,9 @@ class Model:
     match: str | None = None
     """Instead, a column that both the labelled table and the items have: its values are to be as
     frequent among labelled items as they are in the store now."""
+    keep_labels: bool = False
+    """Where ``labelled`` is the truth of stored items: leave their labels as they are, instead of
+    making the truth their labels."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -92,9 +95,11 @@ class Model:
 
         if self.weight is not None and self.match is not None:
             raise InvalidParameter("Labelled items are weighed by weight or by match, not by both.")
-        if (self.weight or self.match) and self.labelled is None:
+        about = {"weight": self.weight, "match": self.match, "keep_labels": self.keep_labels}
+        if self.labelled is None and (given := [name for name, value in about.items() if value]):
             raise InvalidParameter(
-                "Weights (weight, match) are of labelled items; there are none.",
+                f"{given[0]} (--{given[0].replace('_', '-')}) is about labelled items; there are "
+                "none.",
                 hint="Give the labelled table too.",
             )
 

@@ -159,10 +159,6 @@ class KeptVotes:
         held = self.run._read(self.of_shards.get(shard, []), {"row": pa.int64()})
         return distinct(held.column("row").to_numpy())
 
-    def count_of(self, shard: int) -> int:
-        """How many rows of one shard have a vote."""
-        return len(self.rows_of(shard))
-
 
 def all_runs(context: Context) -> list[str]:
     """The ids of plans and runs that are not yet a step."""

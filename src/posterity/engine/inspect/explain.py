@@ -58,10 +58,12 @@ def explain(context: Context, item: str | int, row: int | None = None) -> Explan
     label = int(now.label[0])
     every = [_decided(context, history, header, names) for header in context.headers]
     decisions = [one for one in every if one is not None]
-    pinned = _pinned(context.headers, history)
+    review = _review(context.headers, history)
+    pinned = None if review is None else review.step
+    truth_of = None if review is None else review.model
     if label == MISSING or not steps:
         told = (names(label), float(now.belief[0]), None, 0.0, None, None)
-        return Explanation(item, *told, [], decisions, [], [], [], pinned)
+        return Explanation(item, *told, [], decisions, [], [], [], pinned, truth_of)
     last = steps[-1]
     believed = _beliefs(last, steps, votes)
     rival = _rival(believed, label)
@@ -91,6 +93,7 @@ def explain(context: Context, item: str | int, row: int | None = None) -> Explan
         unplanned=unplanned,
         changes=_changes(silent, newest, steps, votes, now, believed, names),
         pinned=pinned,
+        truth_of=truth_of,
         alike={names(code): many for code, many in _alike(steps, votes)},
     )
 
@@ -107,9 +110,9 @@ def _alike(steps: Sequence[StepPolicy], votes: Sequence[ModelVotes]) -> list[tup
     return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-def _pinned(headers: Sequence[Header], history: ShardHistory) -> int | None:
+def _review(headers: Sequence[Header], history: ShardHistory) -> Header | None:
     """The review that decided the label; None: none did."""
-    answered = [header.step for header in live_reviews(headers) if header.step in history.steps]
+    answered = [header for header in live_reviews(headers) if header.step in history.steps]
     return answered[-1] if answered else None
 
 
@@ -162,8 +165,10 @@ def _decided(
     if before == MISSING:
         why = f"{header.model} says {names(vote)}: the first vote is the label"
         return ExplainedDecision(**common, **numbers, why=why)
-    if _pinned([one for one in context.headers if one.step < header.step], history) is not None:
-        why = f"{header.model} says {names(vote)}; a person has decided: {names(before)} stays"
+    review = _review([one for one in context.headers if one.step < header.step], history)
+    if review is not None:
+        decided = "its truth is known" if review.gives_truth else "a person has decided"
+        why = f"{header.model} says {names(vote)}; {decided}: {names(before)} stays"
         return ExplainedDecision(**common, **numbers, why=why)
     outcome = f"{names(before)} stays"
     if written.proposed[0] != MISSING:

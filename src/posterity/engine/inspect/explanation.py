@@ -83,7 +83,9 @@ class Explanation(Result):
     changes: list[DecisiveVote]
     """Of each silent model at most the 100 likeliest votes."""
     pinned: int | None = None
-    """The review in which a person decided the label; None: votes did."""
+    """The review in which a person decided the label, or its truth was given; None: votes did."""
+    truth_of: str | None = None
+    """The model the truth was given with."""
     alike: dict[Any, int] = field(default_factory=dict)
     """How many labelled items have just these votes, by their true class, most first."""
 
@@ -95,7 +97,10 @@ class Explanation(Result):
             return "\n".join(told)
         told = [f"{self.id} is labelled {self.label}, believed {in_share(self.belief)}."]
         if self.pinned is not None:
-            told = [f"{self.id} is labelled {self.label}: a person said so in step {self.pinned}."]
+            why = f"a person said so in step {self.pinned}"
+            if self.truth_of is not None:
+                why = f"the truth, given with {self.truth_of} (step {self.pinned})"
+            told = [f"{self.id} is labelled {self.label}: {why}."]
         if self.proposed is not None:
             told.append(f"A flip to {self.proposed} is pending.")
         if self.votes:

@@ -90,6 +90,8 @@ def _what(header: Header) -> str:
     if header.kind == REVERT:
         return f"revert of step {header.reverts}"
     if header.kind == REVIEW:
+        if header.gives_truth:
+            return f"truth of {counted(header.answers, 'item')}, given with {header.model}"
         return f"{counted(header.answers, 'answer')} of people"
     if header.kind == SETTLE:
         return "pending flips made"

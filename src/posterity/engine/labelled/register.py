@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from posterity._text import Result, counted
+from posterity._text import Result, counted, lines
 from posterity.engine.items.lookup import rows_or_none
 from posterity.engine.labelled.labelled_file import (
     NOTHING,
@@ -31,7 +31,7 @@ from posterity.engine.ledger.fits import Registered
 from posterity.engine.ledger.history import ShardHistory
 from posterity.errors import CommitConflict, InvalidData
 from posterity.method.beliefs.confusion import Cells
-from posterity.method.data.arrays import Rows
+from posterity.method.data.arrays import Codes, Rows
 from posterity.method.data.votes import MISSING, ModelVotes
 from posterity.method.decide.defaults import DEPENDENT
 from posterity.models.class_map import ModelSettings
@@ -62,6 +62,8 @@ class Registration(Result):
     source: str | None = None
     """Where its votes come from, if the store knows."""
     cost: float | None = None
+    labels: str = ""
+    """What became of labels, where the truth of stored items was given."""
 
     def __str__(self) -> str:
         told = f"{self.model} is registered"
@@ -76,7 +78,7 @@ class Registration(Result):
             told += f"; votes from {self.source}"
         if self.cost is not None:
             told += f"; cost {self.cost:g} an evaluation"
-        return told + (f"\nwarning: {self.warning}" if self.warning else "")
+        return lines((told, f"warning: {self.warning}" if self.warning else "", self.labels))
 
 
 def register(
@@ -228,6 +230,22 @@ def stored_votes(context: Context, name: str) -> StoredVotes:
         return votes
 
     return StoredVotes(context.id_kind, look_up)
+
+
+def given_truths(context: Context, model: Model) -> tuple[Rows, Codes] | None:
+    """The truth of stored items a model was given with, by row.
+
+    None where it came with nothing of the kind. Keys that equal ids are not enough: only truth that
+    was given as being about stored items is.
+    """
+    if model.labelled is None or model.keep_labels:
+        return None
+    evidence = read_evidence(context, model, stored_votes(context, ""))  # of nobody: truths only
+    if not evidence.stored:
+        return None
+    rows = rows_of_keys(context, evidence.keys or [])
+    order = np.argsort(rows)
+    return rows[order], evidence.truth[order]
 
 
 def _shared_truth(context: Context, stored: StoredVotes) -> LabelledData | None:

@@ -23,6 +23,7 @@ from posterity.engine.labelled.sample import Sample, VotesOf
 from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.steps import SETTLE, live_voteless, without_policies
+from posterity.engine.ledger.totals import undecided
 from posterity.errors import InvalidParameter, StoreError
 from posterity.method.adapt.adapt import Adaptation
 from posterity.method.beliefs.dependent import Dependence
@@ -313,7 +314,7 @@ class Prepared:
         target = None
         if traits(rule).promises:
             believed_by = partial(self._believed, sample)
-            target = Target(self._context.there, self._believed(None), believed_by)
+            target = Target(undecided(self._context), self._believed(None), believed_by)
         known = self._known
         return known.step(self.arriving, selector, rule, share, last=last, target=target)
 

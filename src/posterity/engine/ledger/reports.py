@@ -30,9 +30,14 @@ def accuracy_now(context: Context) -> Estimate | None:
 
 def still_expected(context: Context) -> dict[str, Any]:
     """The expected accuracy as the last step reported it, for a step that changes no label."""
-    last = context.headers[-1]
-    known = "expected" in last.report and last.removed == len(context.removed)
-    return {"expected": last.report["expected"]} if known else {}
+    known = last_expected(context)
+    return {} if known is None else {"expected": known.to_dict()}
+
+
+def last_expected(context: Context) -> Expected | None:
+    """What labels are worth, as the last step reported it; None where items were removed since."""
+    last = context.headers[-1] if context.headers else None
+    return expected_of(last) if last and last.removed == len(context.removed) else None
 
 
 UNIT = 10**6
@@ -76,6 +81,8 @@ class Report(Result):
     """By how much beliefs were adapted to the items; see ``Adaptation``."""
     spending: dict[str, Any] | None = None
     """Where a budget over time stood before it; see ``account``."""
+    pinned: int = 0
+    """Votes on items whose label is an answer or a given truth: they change no label."""
 
     @classmethod
     def nothing(cls, model: str, *notes: str) -> Report:
@@ -102,8 +109,15 @@ class Report(Result):
                 "decides again with the same votes"
             )
         told = None if self.expected is None else Expected.of(self.expected)
+        decided = (
+            f"\n{counted(self.pinned, 'vote', 'were')} on items whose label is an answer or a "
+            "given truth, and stays"
+            if self.pinned
+            else ""
+        )
         return (
-            f"step {self.step}: {self.model} voted on {counted(self.evaluations, 'item')}{failed}\n"
+            f"step {self.step}: {self.model} voted on {counted(self.evaluations, 'item')}{failed}"
+            f"{decided}\n"
             f"{counted(self.first_labels, 'first label')}, {counted(self.flips, 'flip')}"
             f"{self._worth(told)}{held}"
             f"{self._waiting}"
@@ -213,6 +227,25 @@ class Expected(Result):
         names = ("accuracy", "positive_flips", "negative_flips")
         read = {name: told[name] and Estimate(**told[name]) for name in names}
         return cls(**{**told, **read})
+
+    def knowing(self, was: Sums, pinned_then: int, now: Sums, pinned: int) -> Expected:
+        """The same after more labels are known to be right.
+
+        Of the others (``was`` and ``now``: beliefs in them) as much is right as was before, but for
+        what they are believed more or less.
+        """
+        if self.accuracy is None or not was.items or not now.items:
+            return replace(self, accuracy=Estimate(1.0) if pinned else self.accuracy)
+        share = was.items / (was.items + pinned_then)
+        by = now.belief / now.items - was.belief / was.items
+
+        def of_others(end: float | None) -> float | None:
+            return None if end is None else min(1.0, max(0.0, (end - 1 + share) / share + by))
+
+        value, low, high = map(of_others, vars(self.accuracy).values())
+        accuracy = _with_pinned(Estimate(value or 0.0, low, high), now.items, pinned)
+        belief = (now.belief + pinned) / (now.items + pinned)
+        return replace(self, accuracy=accuracy, belief=belief)
 
     def __str__(self) -> str:
         if self.accuracy is None:

@@ -34,6 +34,7 @@ class Header:
     request: str = ""
     """A digest of what was asked for, so that asking twice does the work once."""
     model: str | None = None
+    """Whose votes an update has, or with which model the truths of a review were given."""
     selector: str | None = None
     rule: str | None = None
     budget: str | None = None
@@ -57,7 +58,12 @@ class Header:
     @property
     def voter(self) -> str:
         """The model whose votes an update has; empty for other steps, which have none."""
-        return self.model or ""
+        return self.model or "" if self.kind == UPDATE else ""
+
+    @property
+    def gives_truth(self) -> bool:
+        """Whether it is a review whose answers are the truth a model was given with."""
+        return self.kind == REVIEW and self.model is not None
 
     @property
     def evaluations(self) -> int:
@@ -86,8 +92,12 @@ class Header:
 
     @property
     def share(self) -> float:
-        """The share of the items there were that it has votes on."""
-        return float(min(1.0, self.evaluations / max(1, self.items - self.removed)))
+        """The share of the items there were that it has votes on, but for those with a label that
+        no vote decides.
+        """
+        decided = int(self.report["held"]["pinned"])
+        free = self.evaluations - int(self.report.get("pinned", 0))
+        return float(min(1.0, free / max(1, self.items - self.removed - decided)))
 
     @property
     def differences(self) -> list[Difference]:
@@ -222,7 +232,7 @@ def reason(header: Header, *, voted: bool) -> str:
     if header.kind == SETTLE:
         return "pending flip, settled"
     if header.kind == REVIEW:
-        return "answer of a person"
+        return f"truth given with {header.model}" if header.gives_truth else "answer of a person"
     if header.kind == REDECIDE:
         return f"decided again under {header.rule}"
     if header.kind == TUNE:

@@ -26,12 +26,20 @@ from posterity.validation.expectation import Sums
 def correctable(context: Context, evaluations: int, first: int) -> tuple[float, int]:
     """Which share of the items with a label a step looks at, and how many items those are.
 
-    ``first`` of its items have none yet: they come first, and nothing about them can be corrected.
+    Those with a label that no vote decides are left out. ``first`` of the step's items have none
+    yet: they come first, and nothing about them can be corrected.
     """
+    total = total_of(context)
+    every = context.there - total.pinned
     if not first or not context.live_updates:
-        return evaluations / max(1, context.there), context.there
-    labels = min(context.there, total_of(context).labels)
+        return evaluations / max(1, every), every
+    labels = min(every, total.labels - total.pinned)
     return (evaluations - first) / max(1, labels), labels
+
+
+def undecided(context: Context) -> int:
+    """How many items there are whose labels votes decide, and no answer or given truth."""
+    return context.there - total_of(context).pinned
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from posterity.engine.evaluation.plans import NO_REHEARSAL, Request
 from posterity.engine.labelled.rehearse import Prepared
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.state import state_of
+from posterity.engine.ledger.totals import undecided
 from posterity.engine.plan.policy import policy_for
 from posterity.engine.plan.score import open_failures
 from posterity.errors import InvalidData
@@ -92,20 +93,22 @@ def compare(
                 f"Nobody has said what an evaluation of '{name}' costs.",
                 hint="Say so when it is registered: posterity model … --cost C.",
             )
-        there, evaluations = context.there, eligible_items(context, name)
+        items, evaluations = undecided(context), eligible_items(context, name)
         if unit:  # as the decimals that were written
             evaluations = min(
                 evaluations, math.floor(Fraction(repr(float(money))) / Fraction(repr(float(unit))))
             )
-        share = evaluations / max(1, there)
+        share = evaluations / max(1, context.there)
         request = Request.of(name, None, selector, rule, policy=policy_for(context, name))
         told = Prepared(context, name).outcome(
-            parse_selector(request.selector), context.rule(request.rule), share
+            parse_selector(request.selector),
+            context.rule(request.rule),
+            evaluations / max(1, items),
         )
         if told is None:
             raise InvalidData(f"'{name}' cannot be rehearsed: {NO_REHEARSAL}.")
         found.append(
-            Choice(name, unit, evaluations, share, evaluations * unit, told, told.net(there))
+            Choice(name, unit, evaluations, share, evaluations * unit, told, told.net(items))
         )
     return sorted(found, key=lambda choice: -choice.net.value)
 

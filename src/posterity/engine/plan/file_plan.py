@@ -86,7 +86,7 @@ def _without_vote(context: Context, request: Request, rows: RowSet) -> tuple[Row
 
 def _id_of(context: Context, request: Request, rows: RowSet) -> str:
     """The same for the same work; a step has spent its id, also one that was reverted since."""
-    steps = sum(header.model == request.model for header in context.headers)
+    steps = sum(header.voter == request.model for header in context.headers)
     told = hashlib.sha256(str(steps).encode())
     for part in rows.stretches():
         told.update(part.tobytes())

@@ -122,7 +122,9 @@ class Prospects:
             for name, count in (("fixed", told.fixed), ("broke", told.broken))
         }
         net = told.net(there)
-        accuracy = None if now is None else _after(now, net.times(1 / max(1, there)))
+        # Of all labels, those that no vote decides among them.
+        every = max(1, self._context.there)
+        accuracy = None if now is None else _after(now, net.times(1 / every))
         return {
             "rehearsed": told.to_dict(),
             "accuracy": None if accuracy is None else accuracy.to_dict(),

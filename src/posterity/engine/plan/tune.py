@@ -19,7 +19,7 @@ from posterity.engine.ledger.context import Context
 from posterity.engine.ledger.publish import make_step, publish_labels
 from posterity.engine.ledger.reports import still_expected
 from posterity.engine.ledger.steps import TUNE
-from posterity.engine.ledger.totals import total_of
+from posterity.engine.ledger.totals import total_of, undecided
 from posterity.engine.plan.compare import eligible_items
 from posterity.engine.plan.prospects import arriving as still_arriving
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter
@@ -67,7 +67,7 @@ def tune(
     share = None
     if eligible:
         spent = Budget.of(DEFAULT_BUDGET if budget is None else budget)
-        share = spent.evaluations(eligible) / context.there
+        share = spent.evaluations(eligible) / max(1, undecided(context))
     elif budget is not None:
         raise InvalidParameter(
             "No model can vote on more items, so there is no next step to give a budget.",
@@ -93,7 +93,7 @@ def tune(
                 history,
                 goal=wanted,
                 current=current,
-                items=context.there,
+                items=undecided(context),
                 known=tracks.known,
                 progress=progress,
             )
@@ -150,7 +150,7 @@ class Tracks:
         """``share``: of the items the arriving model would look at; None: it has had its step."""
         models, prior = voters(context, arriving), context.fits.now(arriving).prior
         # Models that have voted before have the same history, and another next step.
-        about = [FORMAT, __version__, context.there, arriving, share]
+        about = [FORMAT, __version__, undecided(context), arriving, share]
         parts = [*about, *made_of(context, models, prior)]
         self._whose = hashlib.sha256(repr(parts).encode()).hexdigest()
         folder = cache_folder(context.description.store)

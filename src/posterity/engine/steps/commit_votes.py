@@ -19,12 +19,13 @@ from posterity.engine.labelled.register import not_calibrated
 from posterity.engine.labelled.rehearse import Prepared, keep_fit
 from posterity.engine.labelled.sample import Sample
 from posterity.engine.ledger.commit import commit_step
-from posterity.engine.ledger.context import Context
+from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import StepPolicy
 from posterity.engine.ledger.fits import Fit
 from posterity.engine.ledger.history import parts_of
 from posterity.engine.ledger.proposals import pending_parts
 from posterity.engine.ledger.reports import Expected, Report
+from posterity.engine.ledger.state import state_of
 from posterity.engine.ledger.steps import UPDATE, Header, failed_rows
 from posterity.engine.ledger.totals import total_of
 from posterity.engine.plan.account import overspent
@@ -106,6 +107,7 @@ def commit_votes(context: Context, plan: Plan, run: Run, file: FromFile | None =
         held=total.to_dict(),
         adapted=basis.adapted.to_dict(),
         spending=plan.spending,
+        pinned=found.pinned,
     )
     header = Header(
         step=step,
@@ -151,8 +153,8 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
             notes.append(f"The tuned policy needs dependent beliefs; this step follows {rule}.")
         return _Basis(prepared.fit(), rule, notes=tuple(notes))
     # Of the votes there are, as the header will count them, not of those planned.
-    cast = sum(context.executor.map(kept.count_of, [shard for shard, _, _ in context.shards]))
-    there = plan.items - len(context.removed)
+    cast = sum(context.executor.map(partial(_count_undecided, context, kept), context.shards))
+    there = plan.items - len(context.removed) - total_of(context).pinned
     share, sample = cast / max(1, there), prepared.sample(kept.of)
     selector = parse_selector(plan.request.selector)
     rehearsed = prepared.rehearse(selector, rule, share, sample=sample)
@@ -168,6 +170,14 @@ def _basis(context: Context, plan: Plan, kept: KeptVotes) -> _Basis:
     if isinstance(rule, (AtMost, Balanced)):
         rule = replace(rule, ratio=rehearsed.ratio)
     return _Basis(fit, rule, rehearsed.trust, sample.drift(fit), tuple(notes), adapted)
+
+
+def _count_undecided(context: Context, kept: KeptVotes, shard: RowRange) -> int:
+    """How many votes of a shard are on items whose label votes decide."""
+    rows = kept.rows_of(shard.number)
+    if not len(rows) or not context.live_reviews:
+        return len(rows)
+    return int((~state_of(context, *shard).pinned[rows - shard.start]).sum())
 
 
 def _frequencies(context: Context, prepared: Prepared, fit: Fit, sample: Sample) -> str:

@@ -38,6 +38,8 @@ class FoldedShards:
     """Votes there were."""
     folded: int = 0
     """Those on items that are there, and that the model had not seen otherwise."""
+    pinned: int = 0
+    """Those of them on items with a label that no vote decides."""
     soft: int = 0
     """Those of them with probabilities."""
     recovered: list[int] = field(default_factory=list)
@@ -109,7 +111,7 @@ class Fold:
         file = write_rows(context, self.step, shard, start + local, cast, decided)
         waiting = [shard] if waits else []
         return FoldedShards(
-            *([file], tally, moved, seen, len(rows), folded, soft, again),
+            *([file], tally, moved, seen, len(rows), folded, int((~free).sum()), soft, again),
             done=[shard],
             waiting=waiting,
         )

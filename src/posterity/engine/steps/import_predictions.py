@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +24,7 @@ from posterity.engine.ledger.publish import labels_schema, publish_labels
 from posterity.engine.ledger.reports import Report
 from posterity.engine.steps.commit_votes import commit_votes
 from posterity.engine.steps.import_file import Predictions, Source
+from posterity.engine.steps.review import Reviewed, give_truths
 from posterity.engine.steps.update import step_of
 from posterity.errors import CommitConflict, InvalidData, InvalidParameter, Missing
 from posterity.method.data.arrays import Rows
@@ -51,6 +52,8 @@ class ImportReport(Result):
     steps: list[dict[str, Any]]
     """The report of each model's step."""
     registrations: list[dict[str, Any]]
+    truths: list[dict[str, Any]] = field(default_factory=list)
+    """What became of labels whose truth was given with a model."""
     dry_run: bool = False
     note: str = ""
 
@@ -64,6 +67,7 @@ class ImportReport(Result):
             known = [text.replace("is registered", "would be registered", 1) for text in known]
         told += known
         told += [str(Report(**row)) for row in self.steps]
+        told += [str(Reviewed(**row)) for row in self.truths]
         return "\n".join(told)
 
 
@@ -158,12 +162,14 @@ def _import(
         asdict(_step(context, f"{digest}-{at}", request, read.votes[at], start))
         for at, request in enumerate(requests)
     ]
+    given = [give_truths(context, source.model) for source in sources]
+    truths = [one.to_dict() for one in given if one is not None]
     context = context.again()
     publish_labels(context)
     tidy(context)
     done = again and not registrations and made == len(context.headers)
     note = ALREADY if done else ""
-    return ImportReport(len(read.ids), read.files, steps, registrations, note=note)
+    return ImportReport(len(read.ids), read.files, steps, registrations, truths, note=note)
 
 
 def _checked(context: Context, model: Model, read: Predictions, at: int) -> Registration | None:

@@ -1,4 +1,7 @@
-"""Review: labels people decided, as one step; they stay whatever later votes say."""
+"""Review: labels people decided, as one step; they stay whatever later votes say.
+
+So is the truth of stored items that a model was given with: as a step of its own, once an item.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from posterity._text import Result, counted
+from posterity.engine.labelled.register import given_truths
 from posterity.engine.ledger.commit import attempts
 from posterity.engine.ledger.context import Context, RowRange
 from posterity.engine.ledger.decide import Decided
 from posterity.engine.ledger.history import ShardHistory, fingerprint
 from posterity.engine.ledger.publish import make_step, publish_labels
+from posterity.engine.ledger.reports import Expected, last_expected
 from posterity.engine.ledger.state import state_of
 from posterity.engine.ledger.steps import REVIEW, Header
 from posterity.engine.ledger.totals import Total, total_of
@@ -25,10 +30,11 @@ from posterity.engine.steps import ANSWER
 from posterity.engine.steps.answer_file import Given, read_answers
 from posterity.engine.steps.fold import write_rows
 from posterity.errors import CommitConflict, InvalidParameter
-from posterity.method.data.arrays import Codes, Rows
+from posterity.method.data.arrays import Codes, Mask, Rows
 from posterity.method.data.votes import MISSING
 from posterity.method.decide.defaults import DEPENDENT
 from posterity.method.metrics import flipped
+from posterity.models.model import Model
 from posterity.storage.delta.commits import DataFile
 from posterity.validation.expectation import Sums
 
@@ -62,18 +68,32 @@ class Reviewed(Result):
     note: str = ""
     warning: str = ""
     """Where items that are to be learnt from were not drawn."""
+    model: str | None = None
+    """The model with which they were given, as the truth of stored items; None: by people."""
+    kept: int = 0
+    """Truths that are not what a person answered for the item: the answer stays."""
+    expected: dict[str, Any] | None = None
+    """What all labels are worth after truths were given; see ``Expected``."""
 
     def __str__(self) -> str:
         told = [self.note] if self.note else []
         if self.items:
             begin = "tried" if self.step is None else f"step {self.step}"
+            what = counted(self.items, "answer")
+            if self.model is not None:
+                what = f"truth given with {self.model} for {counted(self.items, 'item')}"
             told.append(
-                f"{begin}: {counted(self.items, 'answer')}; "
+                f"{begin}: {what}; "
                 f"{counted(self.flips, 'label', 'were')} wrong "
                 f"({self.expected_flips:.1f} were expected to be), "
                 f"{self.items - self.flips - self.first_labels:,} right"
                 + (f", {self.first_labels:,} missing" if self.first_labels else "")
             )
+        if self.items and self.kept:
+            stays = f"{counted(self.kept, 'item')} keep another label that a person gave"
+            told.append(stays if self.kept > 1 else "1 item keeps another label that a person gave")
+        if self.expected is not None:
+            told.append(str(Expected.of(self.expected)))
         if self.items and self.learn:
             told.append("the answers are in the labelled set of the models that voted on them")
         if self.dropped:
@@ -115,20 +135,44 @@ def review(
     raise CommitConflict("The ledger changes too often; nothing was changed, try again later.")
 
 
-def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Reviewed:
-    digest = _digest(given, learn)
+def give_truths(context: Context, model: Model) -> Reviewed | None:
+    """Make the truth of stored items that a model was given with their labels, by one step.
+
+    An item is given the same truth once: a step that is reverted is not made again by the next
+    registration. What a person answered stays, whichever came first. None: nothing was to be done.
+    """
+    for now in attempts(context.again()):
+        truths = given_truths(now, model)
+        if truths is None:
+            return None
+        with suppress(CommitConflict):
+            done = _review(now, Given(*truths, 0, {}), truth_of=model.name)
+            return None if done.step is None else done
+    raise CommitConflict("The ledger changes too often; no label was changed, try again later.")
+
+
+def _review(
+    context: Context,
+    given: Given,
+    *,
+    learn: bool = False,
+    dry_run: bool = False,
+    truth_of: str | None = None,
+) -> Reviewed:
+    digest = _digest(given, learn=learn, truth=truth_of is not None)
     reviews = context.live_reviews
-    plain = Reviewed(None, empty=given.empty, refused=given.refused, learn=learn)
-    # An earlier one does not count: a later answer may have taken its place since.
-    if reviews and reviews[-1].request == digest:
+    plain = Reviewed(None, empty=given.empty, refused=given.refused, learn=learn, model=truth_of)
+    # An earlier answer does not count: a later one may have taken its place since.
+    before = reviews[-1:] if truth_of is None else context.headers
+    if any(header.request == digest for header in before):
         if not dry_run:
             publish_labels(context)  # killed after its commit, it may have been left undone
         note = "Nothing to do: these answers were given already."
         return replace(plain, again=len(given.rows), note=note)
     step, files, total, done = context.head + 1, list[DataFile](), total_of(context), plain
-    held, votes, told = total.sums, Sums(), 0
+    was, votes, told = total, Sums(), 0
     parts = list(_by_shard(context, given))
-    pin = partial(_pin, context, step, reviews, learn, dry_run)
+    pin = partial(_pin, context, step, reviews, learn, dry_run, truth_of)
     for part in context.executor.map(pin, parts):
         counts = {name: getattr(done, name) + count for name, count in part.counts.items()}
         done = replace(done, **counts)
@@ -139,15 +183,19 @@ def _review(context: Context, given: Given, *, learn: bool, dry_run: bool) -> Re
     if not done.items:
         return replace(done, note=_nothing(given))
     if learn:
-        done = replace(done, warning=_picked(votes, held))
+        done = replace(done, warning=_picked(votes, was.sums))
     if dry_run:
         return replace(done, note="Nothing was changed.")
     done = replace(done, step=step)
+    if truth_of is not None and (known := last_expected(context)) is not None:
+        known = known.knowing(was.sums, was.pinned, total.sums, total.pinned)
+        done = replace(done, expected=known.to_dict())
     # Why rows were left out names ids; an item that is removed has to be forgotten.
     refused = {"left out": sum(done.refused.values())} if done.refused else {}
-    report = done.to_dict() | {"refused": refused}
+    report = {name: told for name, told in done.to_dict().items() if told is not None}
+    report |= {"refused": refused}
     report |= {"answers": f"{told:016x}", "held": total.to_dict()}
-    make_step(context, REVIEW, files, report, request=digest, learn=learn)
+    make_step(context, REVIEW, files, report, request=digest, learn=learn, model=truth_of)
     return done
 
 
@@ -180,6 +228,7 @@ def _pin(
     reviews: Sequence[Header],
     learn: bool,
     dry_run: bool,
+    truth_of: str | None,
     part: tuple[RowRange, Rows, Codes],
 ) -> _Pinned:
     shard, given, codes = part
@@ -187,12 +236,17 @@ def _pin(
     state = state_of(context, *shard)
     now, pinned = state.current(0.0), state.pinned
     known = pinned[rows] & (now.label[rows] == codes)
+    again = {"again": int(known.sum())}
+    if truth_of is not None and not known.all():
+        given_before, answered = _settled(context, shard, rows, codes)
+        again["kept"] = int((answered & ~given_before & ~known).sum())
+        known |= given_before | answered
     if learn:
         history = ShardHistory.read(context.ledger, *shard)
         learnt = history.pins([header for header in reviews if header.learn])
         known &= learnt[rows] == codes
         votes = _by_votes(history, reviews, rows[~known])
-    again = {"again": int(known.sum())}
+        again["again"] = int(known.sum())
     rows, codes = rows[~known], codes[~known]
     if not len(rows):
         return _Pinned(again, votes=votes)
@@ -211,9 +265,21 @@ def _pin(
     return _Pinned(counts, moved, votes, fingerprint(place, codes), files)
 
 
-def _digest(given: Given, learn: bool) -> str:
+def _settled(context: Context, shard: RowRange, rows: Rows, codes: Codes) -> tuple[Mask, Mask]:
+    """Of which items these truths were given before, undone since or not; and for which a person
+    has answered.
+    """
+    history, before = ShardHistory.read(context.ledger, *shard), np.zeros(len(rows), np.bool_)
+    for header in context.headers:
+        if header.gives_truth:
+            before |= history.pins([header])[rows] == codes
+    answers = [one for one in context.live_reviews if not one.gives_truth]
+    return before, history.pins(answers)[rows] != MISSING
+
+
+def _digest(given: Given, *, learn: bool, truth: bool) -> str:
     """Names the work: the same answers, whatever file they come in."""
-    told = hashlib.sha256(b"learn" if learn else b"")
+    told = hashlib.sha256(b"learn" if learn else b"truth" if truth else b"")
     for part in (given.rows, given.answers):
         told.update(np.ascontiguousarray(part).tobytes())
     return told.hexdigest()[:12]

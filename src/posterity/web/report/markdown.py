@@ -95,7 +95,8 @@ def trust_lines(view: dict[str, Any], step: dict[str, Any]) -> list[str]:
     """What speaks for and against the figures of a step."""
     told = []
     if step["kind"] == REVIEW:
-        told.append("People decided these labels; whether they are right, votes cannot tell.")
+        decided = "Given truths" if step["model"] else "People"
+        told.append(f"{decided} decided these labels; whether they are right, votes cannot tell.")
     elif step["kind"] == REVERT:
         told.append("A revert decides labels again from the votes that are left.")
     elif step["checked"] and step["calibration_error"] is not None:
