@@ -347,7 +347,7 @@ def model_command(store: str, name: str, as_json: bool, **said: Any) -> None:
     \b
     a labelled file with its votes (alone, or one column among those of other models):
       posterity model photos vit-l --labelled val.parquet --truth y --vote vit_l
-    the truth of stored items by id; it is asked to vote on those first:
+    the truth of stored items by id, which becomes their label; it votes on those first:
       posterity model photos vit-l --labelled truth.csv --predict mypackage.models:vit
     the truth an earlier model came with in that way:
       posterity model photos vit-l --predict mypackage.models:vit

@@ -104,12 +104,10 @@ def _accuracy(header: Header) -> str | None:
 def _what(header: Header) -> str:
     if header.reverts is not None:
         return f"reverts {header.reverts}"
+    if header.gives_truth:
+        return f"truth with {header.model}"
     if header.kind == REVIEW:
-        return (
-            f"truth with {header.model}"
-            if header.gives_truth
-            else counted(header.answers, "answer")
-        )
+        return counted(header.answers, "answer")
     without_model = {REDECIDE: "all labels", SETTLE: "pending flips", TUNE: "later steps"}
     return header.model or without_model.get(header.kind, "")
 

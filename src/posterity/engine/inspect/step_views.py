@@ -89,9 +89,9 @@ def _what(header: Header) -> str:
     """A step in a few words."""
     if header.kind == REVERT:
         return f"revert of step {header.reverts}"
+    if header.gives_truth:
+        return f"truth of {counted(header.answers, 'item')}, given with {header.model}"
     if header.kind == REVIEW:
-        if header.gives_truth:
-            return f"truth of {counted(header.answers, 'item')}, given with {header.model}"
         return f"{counted(header.answers, 'answer')} of people"
     if header.kind == SETTLE:
         return "pending flips made"
