@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 # Recordings of real classifiers, for `make paper`, `make bench` and some tests; see docs/replay.md.
 export POSTERITY_RECORDINGS ?= $(CURDIR)/../shared/bench
 
-.PHONY: help demo test test-long test-browser lint house docs bench bench-store bench-billion bench-scale torture paper trust beyond learnt policy patterns clean
+.PHONY: help demo test test-long test-browser lint house docs bench bench-store bench-billion bench-scale torture paper trust beyond learnt policy patterns package test-oldest test-newest clean
 
 help:
 	@echo "make demo    keep real labels up to date as real detectors arrive"
 	@echo "make test    run the tests that fit into ten minutes, nearly all"
 	@echo "make test-long     run the others"
 	@echo "make test-browser  open the pages in Chromium (.ci/browser installs it)"
+	@echo "make test-oldest, test-newest  run the core's tests with its dependencies as old, or as new, as allowed"
+	@echo "make package  build the distributions in dist/, and use the wheel in an environment of its own"
 	@echo "make lint    check style, types and layers"
 	@echo "make house   draw the modules by floor, measure them, and trace operations through them"
 	@echo "make docs    build the documentation as a site, in site/"
@@ -79,6 +81,21 @@ test-long: $(VENV)/.installed
 # One after the other where times are held against their bars (POSTERITY_TIMED).
 test-browser: $(VENV)/.installed $(VENV)/node/.installed
 	$(PYTEST) $(if $(POSTERITY_TIMED),,-n 3 --dist loadfile) tests/browser
+
+# Only what needs no extra; pip chooses versions of the tools that go with the dependencies.
+CORE := answers beliefs budget bytes cli cli_store compaction confusion csv dependence dependent_store durability \
+	encodings expected_store exports filters frozen ids import plans redecide replay rowsets rules selectors store \
+	terminal tune votefiles votes
+TOOLS := pytest hypothesis pytest-xdist pandas polars duckdb scikit-learn
+test-oldest test-newest: export PYTEST_DEBUG_TEMPROOT := $(or $(SCRATCH),$(TMPDIR),/tmp)
+test-oldest test-newest: test-%:
+	$(PYTHON) -m venv $(VENV)-$*
+	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade \
+		--upgrade-strategy eager $(TOOLS) $$($(VENV)-$*/bin/python -m tests.bounds $*) -e .
+	$(VENV)-$*/bin/python -m pytest -n 3 --dist worksteal -m "not long" $(CORE:%=tests/test_%.py)
+
+package: $(VENV)/.installed
+	$(BIN)/python -m tests.package dist
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
@@ -152,4 +169,4 @@ paper: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.paper --recordings "$(POSTERITY_RECORDINGS)"
 
 clean:
-	rm -rf $(VENV) $(PEERS) screenshots .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis site
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest $(PEERS) dist screenshots .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis site

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import posterity
 from posterity.cli import cli
+from tests import bounds
 from tests.conftest import ROOT
 from tests.house import House
 
@@ -116,6 +118,29 @@ def test_every_command_is_documented() -> None:
 
 def test_the_changelog_knows_the_version() -> None:
     assert f"## {posterity.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_extra_is_in_the_readme() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text.partition("\n## Extras\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE)
+    found = [name for cell in listed for name in re.findall(r"`([a-z-]+)`", cell)]
+    assert sorted(found) == sorted(project["optional-dependencies"])
+    named = {re.split("[>=]", one)[0] for one in project["dependencies"]}
+    sentence = table.replace("\n", " ").partition("needs ")[2].partition(".")[0].lower()
+    assert set(re.findall(r"[a-z]+", sentence)) - {"and"} == named
+
+
+def test_the_oldest_dependencies_are_the_lower_bounds() -> None:
+    oldest, newest = bounds.requirements("oldest"), bounds.requirements("newest")
+    assert [one.replace("==", ">=") for one in oldest] == newest
+    assert all(re.fullmatch(r"[a-z]+==[0-9.]+", one) for one in oldest)
+    make = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    core = re.search(r"^CORE := (.*)$", make, flags=re.MULTILINE)
+    assert core is not None
+    for name in core[1].split():
+        assert (ROOT / "tests" / f"test_{name}.py").is_file(), name
 
 
 def test_the_map_names_what_there_is() -> None:
